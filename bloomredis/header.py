@@ -1,0 +1,98 @@
+"""What the first 64 bytes of a filter's key say (the format is specified in lua/FORMAT.md)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from typing import Final
+
+HEADER_BYTES: Final = 64
+HEADER_BITS: Final = 8 * HEADER_BYTES
+IDENTITY_BYTES: Final = 56
+"""All but the count: what a script compares before it touches a bit."""
+
+MAGIC: Final = b"bloomr"
+VERSION: Final = 1
+LAYOUT_CODES: Final = {"classic": 1}
+LAYOUT_NAMES: Final = {code: name for name, code in LAYOUT_CODES.items()}
+
+_FORMAT: Final = struct.Struct(">6sBBB7sQQd8sQQ")
+_RESERVED: Final = bytes(7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """A filter's parameters, its generation (8 random bytes) and the count of items added.
+
+    `created_at` is the server's clock in microseconds since 1970.
+    """
+
+    layout: str
+    num_hashes: int
+    num_bits: int
+    capacity: int
+    error_rate: float
+    generation: bytes
+    created_at: int = 0
+    count: int = 0
+
+    def pack(self) -> bytes:
+        """Return the 64 bytes that are stored."""
+        return _FORMAT.pack(
+            MAGIC,
+            VERSION,
+            LAYOUT_CODES[self.layout],
+            self.num_hashes,
+            _RESERVED,
+            self.num_bits,
+            self.capacity,
+            self.error_rate,
+            self.generation,
+            self.created_at,
+            self.count,
+        )
+
+    @property
+    def identity(self) -> bytes:
+        """The bytes that every script call carries and compares: all but the count."""
+        return self.pack()[:IDENTITY_BYTES]
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the whole string: header and bits."""
+        return HEADER_BYTES + (self.num_bits + 7) // 8
+
+    @property
+    def parameters(self) -> Header:
+        """The same without what differs between two filters made alike."""
+        return replace(self, generation=bytes(8), created_at=0, count=0)
+
+
+def parse(data: bytes) -> Header:
+    """Read a header; `ValueError` says what is wrong with one that no version of this library wrote."""
+    if len(data) != HEADER_BYTES:
+        raise ValueError(f"a header has {HEADER_BYTES} bytes, not {len(data)}")
+    magic, version, code, hashes, reserved, bits, capacity, rate, generation, created, count = _FORMAT.unpack(
+        data
+    )
+    if magic != MAGIC:
+        raise ValueError(f"it begins with {magic!r}, not {MAGIC!r}")
+    if version != VERSION:
+        raise ValueError(f"it has format version {version}; this release reads version {VERSION}")
+    if code not in LAYOUT_NAMES or reserved != _RESERVED:
+        raise ValueError(f"it has layout {code} with options {reserved.hex()}, unknown to this release")
+    if not (hashes >= 1 and 1 <= bits <= 2**32 - HEADER_BITS and capacity >= 1 and 0.0 < rate < 1.0):
+        raise ValueError(
+            f"its parameters make no filter: num_hashes {hashes}, num_bits {bits}, "
+            f"capacity {capacity}, error_rate {rate}"
+        )
+    return Header(
+        layout=LAYOUT_NAMES[code],
+        num_hashes=hashes,
+        num_bits=bits,
+        capacity=capacity,
+        error_rate=rate,
+        generation=generation,
+        created_at=created,
+        count=count,
+    )

@@ -1,0 +1,101 @@
+"""Where an item's bits lie in a filter.
+
+A layout is the seam between hashing and the scripts: it turns items into the packed argument that
+`add.lua` and `contains.lua` read.  Its parameters are what the header records.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from mmh3 import hash_bytes
+
+from bloomredis import hashing, sizing
+from bloomredis.hashing import Item
+from bloomredis.header import Header
+
+
+class Layout(Protocol):
+    """What the operations need to know about a layout."""
+
+    @property
+    def name(self) -> str:
+        """The name that the header and `FilterInfo` give."""
+
+    @property
+    def num_bits(self) -> int:
+        """Size of the filter in bits."""
+
+    @property
+    def num_hashes(self) -> int:
+        """Bits that one item sets."""
+
+    @property
+    def item_bytes(self) -> int:
+        """Length of one item's packed offsets."""
+
+    def offsets(self, item: Item) -> list[int]:
+        """Return the item's bits in probe order, repeats kept, each below `num_bits`."""
+
+    def pack_one(self, item: bytes) -> bytes:
+        """Return what the scripts are sent for one item, by the way that is fastest for one."""
+
+    def pack(self, items: Sequence[str | bytes]) -> bytes:
+        """Return what the scripts are sent for many items, by the way that is fastest for many."""
+
+
+@dataclass(frozen=True)
+class Classic:
+    """Bloom's own layout: `num_hashes` bits anywhere among `num_bits`.  The least memory."""
+
+    num_bits: int
+    num_hashes: int
+
+    name = "classic"
+
+    @cached_property
+    def _packer(self) -> struct.Struct:
+        return struct.Struct(f"<{self.num_hashes}I")
+
+    @property
+    def item_bytes(self) -> int:
+        """Four bytes a probe."""
+        return 4 * self.num_hashes
+
+    def offsets(self, item: Item) -> list[int]:
+        """Return the item's bits in probe order, repeats kept, each below `num_bits`."""
+        return hashing.probes(hash_bytes(hashing.encode(item)), self.num_bits, self.num_hashes)
+
+    def pack_one(self, item: bytes) -> bytes:
+        """Return one item's offsets as little-endian u32."""
+        return self._packer.pack(*hashing.probes(hash_bytes(item), self.num_bits, self.num_hashes))
+
+    def pack(self, items: Sequence[str | bytes]) -> bytes:
+        """Return the offsets of all items as little-endian u32, item after item."""
+        return hashing.packed_probes(items, self.num_bits, self.num_hashes)
+
+
+DEFAULT = "classic"
+
+
+def plan(name: str, capacity: int, error_rate: float) -> Layout:
+    """Return the layout of a new filter; `ValueError` if one key cannot hold it."""
+    check_name(name)
+    bits = sizing.num_bits(capacity, error_rate)
+    return Classic(num_bits=bits, num_hashes=sizing.num_hashes(bits, capacity))
+
+
+def stored(header: Header) -> Layout:
+    """Return the layout that a stored filter was made with."""
+    check_name(header.layout)
+    return Classic(num_bits=header.num_bits, num_hashes=header.num_hashes)
+
+
+def check_name(name: str) -> None:
+    """Raise `ValueError` for a name that is no layout."""
+    if name != Classic.name:
+        raise ValueError(f"layout must be None or {Classic.name!r}, not {name!r}")

@@ -1,0 +1,77 @@
+"""How large is a filter, and how full: the arithmetic of Bloom filters.
+
+In the formulas n is the capacity, p the error rate, m the number of bits and k the number of
+hashes.  Sources:
+
+* Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970.
+* Broder & Mitzenmacher, "Network applications of Bloom filters: a survey", 2004, section 2.
+* Swamidass & Baldi, "Mathematical correction for fingerprint similarity measures", 2007.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import index
+from typing import SupportsIndex
+
+from bloomredis.header import HEADER_BITS
+
+MAX_BITS = 2**32 - HEADER_BITS
+"""The most bits one filter can have: a Redis string holds 2^32 bits, and the header takes 512."""
+
+
+def checked_capacity(capacity: SupportsIndex) -> int:
+    """Return `capacity` as an int, or raise for what is no count of items."""
+    if isinstance(capacity, bool):
+        raise TypeError(f"capacity must be an int, not {capacity!r}")
+    try:
+        count = index(capacity)
+    except TypeError:
+        kind = type(capacity).__name__
+        raise TypeError(f"capacity must be an int, not {kind} {capacity!r}") from None
+    if count < 1:
+        raise ValueError(f"capacity must be at least 1, not {count}")
+    return count
+
+
+def checked_error_rate(error_rate: float) -> float:
+    """Return `error_rate` as a float, or raise for what is no probability strictly inside (0, 1)."""
+    if isinstance(error_rate, bool) or not hasattr(error_rate, "__float__"):
+        raise TypeError(f"error_rate must be a float, not {type(error_rate).__name__} {error_rate!r}")
+    rate = float(error_rate)
+    if not 0.0 < rate < 1.0:
+        raise ValueError(f"error_rate must lie strictly between 0 and 1, not {rate}")
+    return rate
+
+
+def num_bits(capacity: int, error_rate: float) -> int:
+    """Bits that `capacity` items need at `error_rate`: m = -n ln p / (ln 2)^2 (Broder & Mitzenmacher).
+
+    Raises `ValueError` where that is more than one key can hold (`MAX_BITS`).
+    """
+    bits = math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
+    if bits > MAX_BITS:
+        raise ValueError(
+            f"capacity {capacity} at error_rate {error_rate} needs {bits} bits; one key holds at most "
+            f"2^32 bits less {HEADER_BITS} for the header, {MAX_BITS}: "
+            "lower the capacity or allow a higher error_rate"
+        )
+    return bits
+
+
+def num_hashes(bits: int, capacity: int) -> int:
+    """Hashes an item that make errors rarest: k = (m / n) ln 2, rounded, at least 1."""
+    return max(1, round(bits / capacity * math.log(2)))
+
+
+def expected_error_rate(fill_ratio: float, hashes: int) -> float:
+    """Chance that an absent item is called present: all k of its bits are set, (X / m)^k."""
+    return fill_ratio**hashes
+
+
+def approximate_count(ones: int, bits: int, hashes: int) -> int:
+    """Items that explain `ones` set bits: n* = -(m / k) ln(1 - X / m) (Swamidass & Baldi).
+
+    A filter with every bit set has no finite estimate; it counts as if one bit were left.
+    """
+    return round(-bits / hashes * math.log1p(-min(ones, bits - 1) / bits))

@@ -1,0 +1,25 @@
+-- Empty a filter: a new generation with the same parameters and the same time of expiry.
+--
+-- KEYS[1]  the filter
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the header to store instead (64 bytes; creation time and count are filled in here)
+--
+-- Reply: { header in hex, length of the string, time to live in ms or -1 }
+
+-- include: numbers
+-- include: header
+-- include: create
+
+local key, identity, template = KEYS[1], ARGV[1], ARGV[2]
+
+local malformed = check_template(template)
+if malformed then
+  return malformed
+end
+local header, refusal = check_identity(key, identity)
+if not header then
+  return refusal
+end
+local ttl = redis.call('PTTL', key)
+redis.call('UNLINK', key)
+return describe(key, create(key, template, ttl))

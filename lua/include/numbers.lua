@@ -1,0 +1,28 @@
+-- Numbers in binary arguments and headers.  The servers have the library `struct` for it;
+-- Lua as such, which fakeredis embeds, has not.
+
+local struct = rawget(_G, 'struct')
+
+-- The unsigned big-endian number in the eight bytes from `first` on.
+local function read_u64(bytes, first)
+  if struct then
+    return (struct.unpack('>I8', bytes, first))
+  end
+  local number = 0
+  for i = first, first + 7 do
+    number = number * 256 + bytes:byte(i)
+  end
+  return number
+end
+
+local function write_u64(number)
+  if struct then
+    return struct.pack('>I8', number)
+  end
+  local bytes = {}
+  for i = 8, 1, -1 do
+    bytes[i] = string.char(number % 256)
+    number = math.floor(number / 256)
+  end
+  return table.concat(bytes)
+end

@@ -1,0 +1,27 @@
+-- Create a filter unless the key exists, and say what is there now.
+--
+-- KEYS[1]  the filter
+-- ARGV[1]  the header to store if the key is free (64 bytes; creation time and count are filled in here)
+-- ARGV[2]  time to live in milliseconds from creation, 0 for none
+--
+-- Reply: { header in hex, length of the string, time to live in ms or -1 }
+
+-- include: numbers
+-- include: header
+-- include: create
+
+local key, template, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
+
+local malformed = check_template(template)
+if malformed then
+  return malformed
+end
+
+if redis.call('EXISTS', key) == 0 then
+  create(key, template, ttl)
+end
+local header, refusal = read_header(key)
+if not header then
+  return refusal
+end
+return describe(key, header)

