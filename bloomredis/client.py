@@ -68,7 +68,10 @@ class BloomFilter:
 
     @classmethod
     def open(cls, client: SyncClient, name: str) -> Self:
-        """Return a filter whose parameters are read from the server; raise `FilterNotFoundError` if there is none."""
+        """Return a filter whose parameters are read from the server.
+
+        :raises FilterNotFoundError: there is none.
+        """
         opened = cls(client, name)
         opened.reserve()
         return opened

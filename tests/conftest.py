@@ -10,7 +10,7 @@ import fakeredis
 import pytest
 import redis
 
-from tests.servers import ALWAYS, Server, binaries, running
+from tests.servers import Server, binaries, running
 
 BINARIES = binaries()
 REAL = sorted(BINARIES)

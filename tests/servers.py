@@ -34,10 +34,6 @@ def binaries() -> dict[str, str]:
     return {name: path for name, path in found.items() if path is not None}
 
 
-ALWAYS = ("redis-6.2", "redis-8", "valkey-9")
-"""Servers that come from the package index with the `dev` extra."""
-
-
 @dataclass
 class Server:
     """One server process and its directory."""

@@ -1,0 +1,71 @@
+"""Items become bytes, bytes become probes, and a batch gives what one item gives."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+
+import mmh3
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bloomredis import hashing
+from bloomredis.layouts import Classic
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+ITEMS = st.one_of(TEXT, st.binary(), st.integers())
+
+
+@given(
+    items=st.lists(ITEMS, min_size=1, max_size=20),
+    bits=st.integers(1, 2**32 - 512),
+    hashes=st.integers(1, 255),
+)
+def test_a_batch_gives_what_single_items_give(items: list[hashing.Item], bits: int, hashes: int) -> None:
+    """The ways of numpy and of plain Python agree for every size of filter."""
+    layout = Classic(num_bits=bits, num_hashes=hashes)
+    singly = [layout.offsets(item) for item in items]
+    batch = layout.pack(hashing.encode_all(items))
+    assert struct.unpack(f"<{len(items) * hashes}I", batch) == tuple(itertools.chain(*singly))
+    assert b"".join(layout.pack_one(hashing.encode(item)) for item in items) == batch
+
+
+@given(item=TEXT, bits=st.integers(1, 2**32 - 512), hashes=st.integers(1, 64))
+def test_probes_follow_the_definition(item: str, bits: int, hashes: int) -> None:
+    """The closed form is the recurrence of Dillinger & Manolios."""
+    x, y = (half % bits for half in mmh3.hash64(item.encode(), signed=False))
+    expected = []
+    for i in range(hashes):
+        expected.append(x)
+        x, y = (x + y) % bits, (y + i + 1) % bits
+    assert hashing.probes(mmh3.hash_bytes(item.encode()), bits, hashes) == expected
+
+
+def test_a_number_is_its_decimal_text() -> None:
+    """42, "42" and b"42" are one item, as redis-py sends them."""
+    assert hashing.encode(42) == hashing.encode("42") == hashing.encode(b"42") == b"42"
+    assert hashing.encode(memoryview(b"4242")[::2]) == hashing.encode(bytearray(b"44"))
+
+
+@pytest.mark.parametrize("item", [True, 1.5, None, ("a",), np.float64(1), np.int64(1)])
+def test_other_types_are_named(item: object) -> None:
+    """What is no item is a TypeError that names the type, alone and inside a batch."""
+    with pytest.raises(TypeError, match=type(item).__name__):
+        hashing.encode(item)  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(TypeError, match=type(item).__name__):
+        hashing.encode_all(["a", item])  # type: ignore[list-item]  # that is the point
+
+
+def test_an_unpaired_surrogate_is_an_error() -> None:
+    """mmh3 crashes on it, so it must never get there."""
+    with pytest.raises(ValueError, match=r"\\udcff.*encode="):
+        hashing.encode_all(["fine", "a\udcff"])
+
+
+def test_a_batch_larger_than_a_block_is_seamless() -> None:
+    """Blocks of the batch join without a gap."""
+    items = [f"item-{i}" for i in range(10_000)]
+    layout = Classic(num_bits=9_585_059, num_hashes=7)
+    assert layout.pack(items) == b"".join(layout.pack_one(item.encode()) for item in items)

@@ -1,0 +1,111 @@
+"""How operations talk, with scripted replies: no server, no mocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import pytest
+import redis
+
+from bloomredis import header, protocol, scripts
+from bloomredis.filter import PROBES_A_CALL, FilterOperations
+from bloomredis.header import Header
+from bloomredis.protocol import Command, Op
+
+T = TypeVar("T")
+ADD = scripts.load("add")
+HEADER = Header(
+    layout="classic", num_hashes=7, num_bits=959, capacity=100, error_rate=0.01, generation=b"12345678"
+)
+RESERVED = [HEADER.pack().hex().encode(), header.HEADER_BYTES + 120, -1]
+
+
+def play(operation: Op[T], replies: list[Any]) -> tuple[T, list[Command]]:
+    """Run an operation against scripted replies; return its answer and the commands it sent."""
+    sent: list[Command] = []
+    script: Iterator[Any] = iter(replies)
+    try:
+        sent.append(next(operation))
+        for reply in script:
+            step = operation.throw if isinstance(reply, Exception) else operation.send
+            sent.append(step(reply))
+    except StopIteration as end:
+        assert not list(script), "the operation ended before its replies did"
+        return end.value, sent
+    raise AssertionError("the operation wants more replies")
+
+
+def test_a_known_script_is_one_round_trip() -> None:
+    """EVALSHA, and the answer."""
+    answer, sent = play(protocol.call(ADD, [b"k"], [b"a"]), [b"1"])
+    assert answer == b"1"
+    assert sent == [("EVALSHA", ADD.sha, 1, b"k", b"a")]
+
+
+def test_an_unknown_script_is_taught_by_the_call_itself() -> None:
+    """After NOSCRIPT the same call goes out as EVAL: one more round trip, no other."""
+    answer, sent = play(protocol.call(ADD, [b"k"], [b"a"]), [redis.exceptions.NoScriptError("x"), b"1"])
+    assert answer == b"1"
+    assert sent[1:] == [("EVAL", ADD.text, 1, b"k", b"a")]
+
+
+def test_the_clients_own_errors_pass_through() -> None:
+    """A connection error is the caller's to see, unchanged."""
+    error = redis.ConnectionError("gone")
+    with pytest.raises(redis.ConnectionError) as caught:
+        play(protocol.call(ADD, [b"k"], [b"a"]), [error])
+    assert caught.value is error
+
+
+def test_a_refusal_is_read_from_the_error_text() -> None:
+    """The first word says which refusal it is."""
+    with pytest.raises(protocol.Refusal) as caught:
+        play(protocol.call(ADD, [b"k"], [b"a"]), [redis.ResponseError("BLOOMMISSING no key")])
+    assert caught.value.word == protocol.MISSING
+
+
+def test_replies_of_a_decoding_client_are_understood() -> None:
+    """A client with decode_responses=True gives str where others give bytes."""
+    operations = FilterOperations("f", capacity=100, error_rate=0.01)
+    answer, _ = play(
+        operations.add_many("ab"[i] for i in (0, 1)), [[str(RESERVED[0], "ascii"), *RESERVED[1:]], "10"]
+    )
+    assert answer == [True, False]
+
+
+def test_a_batch_is_cut_into_short_scripts() -> None:
+    """No script gets more probes than it makes in some 2 ms."""
+    operations = FilterOperations("f", capacity=100, error_rate=0.01)
+    per_call = PROBES_A_CALL // 7
+    replies = [RESERVED, b"1" * per_call, b"0" * per_call, b"1" * 10]
+    answer, sent = play(operations.add_many(range(2 * per_call + 10)), replies)
+    assert answer == [True] * per_call + [False] * per_call + [True] * 10
+    assert [len(command[-1]) // 28 for command in sent[1:] if isinstance(command[-1], bytes)] == [
+        per_call,
+        per_call,
+        10,
+    ]
+
+
+def test_an_empty_batch_does_no_io() -> None:
+    """Nothing to ask, nothing sent."""
+    operations = FilterOperations("f")
+    assert play(operations.add_many([]), [])[0] == []
+    assert play(operations.contains_many(iter(())), [])[0] == []
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        [b"00" * 64, 184, -1],
+        [HEADER.pack().hex(), 183, -1],
+        [HEADER.pack()[:63].hex(), 184, -1],
+    ],
+)
+def test_a_corrupted_header_is_a_mismatch(reply: list[Any]) -> None:
+    """What is stored is never taken for a filter unless all of its header makes sense."""
+    from bloomredis import FilterMismatchError
+
+    with pytest.raises(FilterMismatchError):
+        play(FilterOperations("f").reserve(), [reply])

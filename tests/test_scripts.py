@@ -1,0 +1,89 @@
+"""The Lua files: documented as they are, and found however the package is installed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from bloomredis import scripts
+
+ROOT = Path(__file__).parent.parent
+VERBS = sorted(scripts.verbs())
+
+
+def test_the_verbs() -> None:
+    """Every script of the directory is found."""
+    assert {path.stem for path in (ROOT / "lua").glob("*.lua")} == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_documented_slots_are_those_read(verb: str) -> None:
+    """The header comment of a script names every KEYS and ARGV slot that its body reads, and no other."""
+    lines = (ROOT / "lua" / f"{verb}.lua").read_text().splitlines()
+    slot = re.compile(r"(?:KEYS|ARGV)\[\d+\]")
+    comments = {found for line in lines if line.startswith("--") for found in slot.findall(line)}
+    code = {found for line in lines if not line.startswith("--") for found in slot.findall(line)}
+    assert comments == code
+    assert any(line.startswith("-- Reply: ") for line in lines)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "lua" / "include").glob("*.lua")), ids=lambda p: p.stem)
+def test_includes_touch_no_slots(path: Path) -> None:
+    """Only the verbs read KEYS and ARGV."""
+    assert not re.search(r"\b(KEYS|ARGV)\b", path.read_text())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_globals(verb: str) -> None:
+    """Everything is local: a script that assigns a global breaks the later ones on some servers."""
+    for line in scripts.load(verb).text.splitlines():
+        assert not re.match(r"(?!local |for )(function|[A-Za-z_][\w, ]*=[^=])", line)
+
+
+INSTALL = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+LOAD = "from bloomredis import scripts; print(*sorted(v for v in scripts.verbs() if scripts.load(v).text))"
+
+
+def verbs_seen_by(python: Path) -> list[str]:
+    """Load every script in another interpreter, which borrows only the dependencies of this one."""
+    site = sysconfig.get_path("purelib")
+    command = f"import sys; sys.path.append({site!r}); {LOAD}"
+    done = subprocess.run(
+        [python, "-I", "-c", command], check=True, capture_output=True, text=True, cwd=python.parent
+    )
+    return done.stdout.split()
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel and an sdist of this tree."""
+    out = tmp_path_factory.mktemp("dist")
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT],
+        check=True,
+        capture_output=True,
+    )
+    return out
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist", "editable"])
+def test_every_way_of_installing_finds_the_scripts(kind: str, dist: Path, tmp_path: Path) -> None:
+    """A wheel, an sdist and an editable install each load every script, away from the checkout."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "v"], check=True)
+    python = tmp_path / "v" / "bin" / "python"
+    what = {
+        "wheel": [next(dist.glob("*.whl"))],
+        "sdist": [next(dist.glob("*.tar.gz"))],
+        "editable": ["--editable", ROOT],
+    }[kind]
+    subprocess.run(
+        [*INSTALL, "--python", python, "install", "--no-deps", "--no-build-isolation", *what],
+        check=True,
+        env={"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": "/usr/bin:/bin"},
+    )
+    assert verbs_seen_by(python) == VERBS

@@ -1,0 +1,51 @@
+"""The arithmetic of sizes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bloomredis import sizing
+
+
+@pytest.mark.parametrize(
+    ("capacity", "error_rate", "bits", "hashes"),
+    [(1_000_000, 0.01, 9_585_059, 7), (1_000, 0.001, 14_378, 10), (1, 0.5, 2, 1), (10, 1e-9, 432, 30)],
+)
+def test_known_sizes(capacity: int, error_rate: float, bits: int, hashes: int) -> None:
+    """Bits and hashes are those of the textbook."""
+    assert sizing.num_bits(capacity, error_rate) == bits
+    assert sizing.num_hashes(bits, capacity) == hashes
+
+
+def test_the_limit_of_one_key_is_named() -> None:
+    """A filter of more than 2^32 bits is refused with the number that would fit."""
+    with pytest.raises(ValueError, match=r"needs 9585058378 bits.*2\^32.*4294966784"):
+        sizing.num_bits(1_000_000_000, 0.01)
+    assert sizing.num_bits(448_000_000, 0.01) <= sizing.MAX_BITS
+
+
+def test_an_empty_filter_counts_nothing() -> None:
+    """No bits set, no items."""
+    assert sizing.approximate_count(0, 1000, 7) == 0
+
+
+def test_a_full_filter_has_a_finite_estimate() -> None:
+    """All bits set would mean infinitely many items; the estimate stays a number."""
+    assert sizing.approximate_count(1000, 1000, 7) == round(1000 / 7 * math.log(1000))
+
+
+def test_the_estimate_inverts_the_expected_fill() -> None:
+    """The bits that n items are expected to set are counted as n items."""
+    bits, hashes, items = 9_585_059, 7, 700_000
+    ones = bits * (1 - (1 - 1 / bits) ** (hashes * items))
+    assert sizing.approximate_count(round(ones), bits, hashes) == pytest.approx(items, rel=1e-5)
+
+
+def test_the_error_rate_at_capacity_is_the_configured_one() -> None:
+    """At the expected fill of a filter at capacity, (X / m)^k is p."""
+    bits = sizing.num_bits(1_000_000, 0.001)
+    hashes = sizing.num_hashes(bits, 1_000_000)
+    fill = 1 - math.exp(-hashes * 1_000_000 / bits)
+    assert sizing.expected_error_rate(fill, hashes) == pytest.approx(0.001, rel=0.01)
