@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import compress, islice
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.binding import built_by, presented_as
+from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import FilterOperations
 from bloomredis.hashing import Item
-from bloomredis.protocol import Op
+from bloomredis.protocol import Op, Step
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,22 +25,33 @@ class SyncClient(Protocol):
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send one command and return its reply."""
 
+    def pipeline(self, *, transaction: bool) -> Any:
+        """Return a pipeline, which sends several commands over one connection."""
+
 
 def drive(client: SyncClient, operation: Op[T]) -> T:
     """Execute an operation's commands until it has its answer."""
-    execute = client.execute_command
     try:
-        command = next(operation)
+        step = next(operation)
         while True:
             try:
-                reply = execute(*command)
+                reply = _execute(client, step)
             except Exception as error:
-                command = operation.throw(error)
+                step = operation.throw(error)
             else:
-                command = operation.send(reply)
+                step = operation.send(reply)
     except StopIteration as end:
         answer: T = end.value
         return answer
+
+
+def _execute(client: SyncClient, step: Step) -> Any:
+    if isinstance(step, tuple):
+        return client.execute_command(*step)
+    pipe = client.pipeline(transaction=False)
+    for command in step:
+        pipe.execute_command(*command)
+    return pipe.execute(raise_on_error=False)
 
 
 def run(
@@ -91,13 +103,17 @@ class BloomFilter:
         """Yield those of the items that were new, in order, as they are read.
 
         The items are sent in batches of up to 1,000, so that many are added before the first of them
-        is yielded.
+        is yielded.  Where a batch is interrupted, its items that are known to be new are yielded
+        before the error is raised; `error.rest` has those without an answer.
         """
         source = iter(items)
         while batch := list(islice(source, DEDUPE_ITEMS)):
-            for item, new in zip(batch, self.add_many(batch), strict=True):
-                if new:
-                    yield item
+            try:
+                answers = self.add_many(batch)
+            except BatchInterruptedError as error:
+                yield from compress(batch, error.results)
+                raise
+            yield from compress(batch, answers)
 
     add = run(FilterOperations.add)
     contains = run(FilterOperations.contains)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class BloomError(Exception):
     """The root of every error that bloomredis itself raises."""
@@ -25,3 +28,46 @@ class FilterLostError(BloomError):
     Every item added before is forgotten, so answering "new" would be a guess.  The error comes
     back on every call until the caller has dealt with it and calls ``reserve()`` or ``clear()``.
     """
+
+
+class ServerRefusedError(BloomError):
+    """The server answered, but would not do it; the message says why and what to do about it.
+
+    `word` is the server's own word for it, such as ``OOM`` or ``READONLY``.
+    """
+
+    def __init__(self, message: str, word: str = "") -> None:
+        super().__init__(message)
+        self.word = word
+
+
+class OutcomeUnknownError(BloomError):
+    """The call may or may not have been executed: no answer came back, and retries ran out.
+
+    Calling ``add(item, token=error.token)`` within a minute answers as the first try would have;
+    on the same filter object ``add(item)`` does too.
+    """
+
+    def __init__(self, message: str, token: str | None = None) -> None:
+        super().__init__(message)
+        self.token = token
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.args, self.token)
+
+
+class BatchInterruptedError(BloomError):
+    """A batch stopped on its way; ``__cause__`` is what stopped it.
+
+    `results` are the answers so far, in order, and `rest` the items without an answer.  Calling
+    ``add_many(error.rest)`` on the same filter object within a minute loses nothing, even where
+    some of them were executed and the answer did not arrive.
+    """
+
+    def __init__(self, message: str, results: list[bool], rest: Sequence[Any]) -> None:
+        super().__init__(message)
+        self.results = results
+        self.rest = rest
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.args, self.results, self.rest)

@@ -1,75 +1,31 @@
-"""What a filter does, as operations without I/O.
-
-The stored filter says itself what it is (`header`), and every script call carries the header that
-this object knows.  So there are three states: not opened yet, opened, and lost, which lasts until
-the caller has taken notice (`FilterLostError`).
-"""
+"""What a filter does, as operations without I/O."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
-from bloomredis import hashing, header, layouts, protocol, scripts, sizing
-from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis import arguments, hashing, header, info, protocol, scripts, sizing
+from bloomredis.errors import (
+    BatchInterruptedError,
+    FilterNotFoundError,
+    OutcomeUnknownError,
+    ServerRefusedError,
+)
 from bloomredis.hashing import Item
 from bloomredis.header import Header
-from bloomredis.layouts import Layout
-from bloomredis.protocol import Op, Refusal
+from bloomredis.info import FilterInfo
+from bloomredis.protocol import Op, Unanswered
+from bloomredis.receipts import Place, Receipts, parse_token
+from bloomredis.stored import Arguments, Description, OnLost, Opened, StoredFilter
 
-PROBES_A_CALL: Final = 3000
-"""Probes that one script makes at most: 2 ms on the slowest server measured (0.67 us each, Redis 7.0)."""
-
+_ADD, _CONTAINS, _CLEAR, _DELETE, _EXPIRE = map(
+    scripts.load, ("add", "contains", "clear", "delete", "expire")
+)
 _BITCOUNT_BYTES: Final = 4 << 20  # counted at a time, under 2 ms
-_LONGEST_TTL: Final = 2**52  # milliseconds; 140,000 years, and exact in Lua
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterInfo:
-    """What a filter is and how full it is.
-
-    `count` is the exact number of items that were new, `approximate_count` an estimate from the
-    share of bits set (`fill_ratio`), `estimated_error_rate` the false-positive rate to expect now.
-    `size_bytes` is the length of the stored string, `ttl` the seconds left to live (None: for ever),
-    `generation` the hex name that changes whenever the filter is created or cleared.
-    """
-
-    name: str
-    layout: str
-    capacity: int
-    error_rate: float
-    num_bits: int
-    num_hashes: int
-    size_bytes: int
-    count: int
-    fill_ratio: float
-    approximate_count: int
-    estimated_error_rate: float
-    ttl: float | None
-    generation: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """A filter as the server described it."""
-
-    header: Header
-    size_bytes: int
-    ttl: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """What every call needs of a filter that has been checked."""
-
-    identity: bytes
-    layout: Layout
-    step: int  # packed bytes that one script call takes at most
 
 
 class FilterOperations:
@@ -86,7 +42,15 @@ class FilterOperations:
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
     :param layout: `"classic"`, or None for what is stored (a new filter gets the default).
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param on_lost: what to do when the filter that this object has used is gone or another one:
+        `"raise"` raises `FilterLostError`; `"recreate"` logs a warning and goes on with what is there
+        now, or a new filter; a callable is given the error first, and may raise it.
+    :param retry_safe: let a call that is sent again get the answer of its first execution, so that a
+        lost reply never turns into "already there".
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
+    :param min_replicas: replicas that must have a write before the call returns; fewer raise
+        `OutcomeUnknownError`.
+    :param replica_timeout: seconds to wait for them.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
@@ -98,36 +62,63 @@ class FilterOperations:
         error_rate: float | None = None,
         layout: str | None = None,
         ttl: float | timedelta | None = None,
+        on_lost: OnLost = "raise",
+        retry_safe: bool = True,
         encode: Callable[[Any], bytes] | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = 1.0,
     ) -> None:
-        self.name = _checked_name(name)
-        self._key = self.name.encode()
-        self._new = _template(capacity, error_rate, layout)
-        self._layout_name = layout
-        self._ttl = 0 if ttl is None else _milliseconds(ttl)
-        if ttl is not None and self._new is None:
+        new = arguments.template(capacity, error_rate, layout)
+        if ttl is not None and new is None:
             raise ValueError(
                 "ttl counts from creation, so it needs capacity and error_rate; or call expire()"
             )
+        self._stored = StoredFilter(
+            arguments.name(name),
+            new=new,
+            layout=layout,
+            ttl=0 if ttl is None else arguments.milliseconds("ttl", ttl),
+            on_lost=arguments.on_lost(on_lost, new),
+            wait=arguments.wait(min_replicas, replica_timeout),
+        )
+        self._receipts = Receipts(self._stored.key)
+        self._retry_safe = retry_safe
         self._custom_encode = encode
-        self._opened: _Opened | None = None
-        self._lost: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The filter's key."""
+        return self._stored.name
 
     # -- items
 
-    def add(self, item: Item) -> Op[bool]:
+    def add(self, item: Item, *, token: str | None = None) -> Op[bool]:
         """Add an item; True if this call was the first to add it.
 
         Exactly one of any number of concurrent callers gets True.  One round trip.
+
+        :param token: that of an `OutcomeUnknownError`; the answer is that of the call it came from.
+        :raises OutcomeUnknownError: no answer came; its `token` makes it safe to ask again.
         """
-        return (yield from self._probe_one(_ADD, item))
+        place = None if token is None else parse_token(token)
+        encoded = self.encode(item)
+        opened = self._stored.opened or (yield from self._stored.open())
+        packed = opened.layout.pack_one(encoded)
+        if (place := place or self._receipts.place(packed)) is not None:
+            reply = yield from self._add_again(opened, packed, place)
+        else:
+            reply = yield from self._add(opened, packed)
+        return reply in (b"1", "1")
 
     def contains(self, item: Item) -> Op[bool]:
         """Return whether an item is in the filter: False is certain, True errs at the error rate.
 
         One round trip.
         """
-        return (yield from self._probe_one(_CONTAINS, item))
+        encoded = self.encode(item)
+        opened = self._stored.opened or (yield from self._stored.open())
+        reply = yield from self._test(opened, opened.layout.pack_one(encoded))
+        return reply in (b"1", "1")
 
     def add_many(self, items: Iterable[Item]) -> Op[list[bool]]:
         """Add items; say of each, in order, whether it was new.
@@ -135,32 +126,49 @@ class FilterOperations:
         The first of two equal items is new, the second is not.  A batch is cut so that no script
         runs longer than about 2 ms; each script is atomic, the batch as a whole is not.  All items
         are checked before the first is sent, so an iterator is read to its end at once.
+
+        :raises BatchInterruptedError: it stopped on its way; the error has the answers so far.
         """
-        return (yield from self._probe_many(_ADD, items))
+        batch = _listed(items)
+        encoded = self.encode_all(batch)
+        if not encoded:
+            return []
+        opened = self._stored.opened or (yield from self._stored.open())
+        packed = opened.layout.pack(encoded)
+        answers: list[bool] = []
+        try:
+            for run, place in self._receipts.runs(packed, opened.layout.item_bytes, opened.step):
+                if place is None:
+                    reply = yield from self._add(opened, run)
+                else:
+                    reply = yield from self._add_again(opened, run, place)
+                answers += _flags(reply)
+        except Exception as error:
+            if not answers and not isinstance(error, OutcomeUnknownError):
+                raise
+            raise BatchInterruptedError(
+                f"{len(answers)} of {len(batch)} items were answered, then: {error}. Go on with "
+                "add_many(error.rest) once the reason is gone: nothing is lost",
+                answers,
+                batch[len(answers) :],
+            ) from error
+        return answers
 
     def contains_many(self, items: Iterable[Item]) -> Op[list[bool]]:
         """Say of each of the items, in order, whether it is in the filter."""
-        return (yield from self._probe_many(_CONTAINS, items))
-
-    def _probe_one(self, script: scripts.Script, item: Item) -> Op[bool]:
-        encoded = self._encode(item)
-        opened = self._opened or (yield from self._open())
-        reply = yield from self._run(script, opened.identity, opened.layout.pack_one(encoded))
-        return reply in (b"1", "1")
-
-    def _probe_many(self, script: scripts.Script, items: Iterable[Item]) -> Op[list[bool]]:
-        encoded = self._encode_all(items)
+        encoded = self.encode_all(_listed(items))
         if not encoded:
             return []
-        opened = self._opened or (yield from self._open())
+        opened = self._stored.opened or (yield from self._stored.open())
         packed = opened.layout.pack(encoded)
         answers: list[bool] = []
         for start in range(0, len(packed), opened.step):
-            reply = yield from self._run(script, opened.identity, packed[start : start + opened.step])
+            reply = yield from self._test(opened, packed[start : start + opened.step])
             answers += _flags(reply)
         return answers
 
-    def _encode(self, item: Item) -> bytes:
+    def encode(self, item: Item) -> bytes:
+        """Return the bytes that stand for an item, or raise for what is none."""
         if self._custom_encode is None:
             return hashing.encode(item)
         encoded = self._custom_encode(item)
@@ -168,13 +176,57 @@ class FilterOperations:
             raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {item!r}")
         return encoded
 
-    def _encode_all(self, items: Iterable[Item]) -> Sequence[str | bytes]:
-        if isinstance(items, str | bytes | bytearray | memoryview):
-            raise TypeError(f"items must be an iterable of items, not one {type(items).__name__}: {items!r}")
-        batch = list(items)
+    def encode_all(self, items: Sequence[Item]) -> Sequence[str | bytes]:
+        """Return what stands for each item in a batch, or raise for what is none."""
         if self._custom_encode is None:
-            return hashing.encode_all(batch)
-        return [self._encode(item) for item in batch]
+            return hashing.encode_all(items)
+        return [self.encode(item) for item in items]
+
+    def _test(self, opened: Opened, packed: bytes) -> Op[bytes | str]:
+        try:
+            reply: bytes | str = yield from self._stored.run(_CONTAINS, opened, [packed])
+        except Unanswered as unanswered:
+            raise unanswered.__cause__ or unanswered from None
+        return reply
+
+    def _add(self, opened: Opened, packed: bytes) -> Op[bytes | str]:
+        """Add packed items in one script, in a lane that is theirs until they are answered."""
+        if not self._retry_safe:
+            return (yield from self._mutate(None, _ADD, opened, [packed]))
+        lane = self._receipts.take()
+        call = lane.next_call()
+        token = str(Place(lane.name, call, 0))
+        try:
+            reply: bytes | str = yield from self._mutate(token, _ADD, opened, [packed, call], [lane.key])
+        except (OutcomeUnknownError, ServerRefusedError) as error:
+            if not (isinstance(error, ServerRefusedError) and error.word in protocol.DEFINITE):
+                self._receipts.doubt(packed, opened.layout.item_bytes, lane.name, call)
+            raise
+        self._receipts.give_back(lane)
+        return reply
+
+    def _add_again(self, opened: Opened, packed: bytes, place: Place) -> Op[bytes | str]:
+        """Add one packed item that was in a call without an answer: answer as that call would have."""
+        token = str(place)
+        keys = [self._receipts.key(token), self._receipts.key(place.lane)]
+        reply: bytes | str = yield from self._mutate(
+            token, _ADD, opened, [packed, 1, place.call, place.index], keys
+        )
+        self._receipts.settle(packed)
+        return reply
+
+    def _mutate(
+        self,
+        token: str | None,
+        script: scripts.Script,
+        opened: Opened,
+        values: Arguments,
+        keys: Sequence[bytes] = (),
+    ) -> Op[Any]:
+        try:
+            return (yield from self._stored.run(script, opened, values, keys))
+        except Unanswered as unanswered:
+            raise _unknown(self.name, unanswered, token) from unanswered
 
     # -- the filter as a whole
 
@@ -187,62 +239,45 @@ class FilterOperations:
         :raises FilterMismatchError: the key holds something else; it is left untouched.
         :raises FilterNotFoundError: it does not exist, and there are no parameters to create it.
         """
-        self._lost = None
-        yield from self._open()
+        self._stored.forget()
+        yield from self._stored.open()
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is.
 
         Costs a BITCOUNT over the whole filter, cut in pieces of under 2 ms.
         """
-        stored = yield from self._current()
-        ones = yield from self._ones(stored)
-        head = stored.header
-        fill = ones / head.num_bits
-        return FilterInfo(
-            name=self.name,
-            layout=head.layout,
-            capacity=head.capacity,
-            error_rate=head.error_rate,
-            num_bits=head.num_bits,
-            num_hashes=head.num_hashes,
-            size_bytes=stored.size_bytes,
-            count=head.count,
-            fill_ratio=fill,
-            approximate_count=sizing.approximate_count(ones, head.num_bits, head.num_hashes),
-            estimated_error_rate=sizing.expected_error_rate(fill, head.num_hashes),
-            ttl=stored.ttl,
-            generation=head.generation.hex(),
-            created_at=datetime.fromtimestamp(head.created_at / 1e6, UTC),
-        )
+        found = yield from self._stored.current()
+        return info.describe(self.name, found, (yield from self._ones(found)))
 
     def approximate_count(self) -> Op[int]:
         """Estimate the number of items from the share of bits set; costs what `info` does."""
-        stored = yield from self._current()
-        ones = yield from self._ones(stored)
-        return sizing.approximate_count(ones, stored.header.num_bits, stored.header.num_hashes)
+        found = yield from self._stored.current()
+        head = found.header
+        return sizing.approximate_count((yield from self._ones(found)), head.num_bits, head.num_hashes)
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation with the same parameters and the same expiry.
 
         Other clients notice at their next call (`FilterLostError`).  A missing filter is created.
         """
-        self._lost = None
+        self._stored.forget()
+        generation = os.urandom(8)
         try:
             reply = yield from self._replace(
-                _CLEAR, lambda head: [replace(head, generation=os.urandom(8)).pack()]
+                _CLEAR, lambda head: [replace(head, generation=generation).pack()]
             )
         except FilterNotFoundError:
-            yield from self._open()
+            yield from self._stored.open()
         else:
-            self._opened = _opened(self._read(reply).header)
+            self._stored.know(self._stored.read(reply).header)
 
     def delete(self) -> Op[bool]:
         """Delete the filter; True if it existed.  This object's next call may create it again.
 
         :raises FilterMismatchError: the key holds something else; it is left untouched.
         """
-        self._opened = self._lost = None
+        self._stored.forget()
         try:
             yield from self._replace(_DELETE, lambda _: [])
         except FilterNotFoundError:
@@ -251,174 +286,36 @@ class FilterOperations:
 
     def expire(self, seconds: float | timedelta) -> Op[None]:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
-        ttl = _milliseconds(seconds)
-        opened = self._opened or (yield from self._open())
-        yield from self._run(_EXPIRE, opened.identity, ttl)
+        ttl = arguments.milliseconds("seconds", seconds)
+        opened = self._stored.opened or (yield from self._stored.open())
+        yield from self._mutate(None, _EXPIRE, opened, [ttl])
 
-    # -- between this object and the server
-
-    def _open(self) -> Op[_Opened]:
-        if self._lost:
-            raise FilterLostError(self._lost)
-        stored = yield from self._reserve()
-        self._opened = _opened(stored.header)
-        return self._opened
-
-    def _reserve(self) -> Op[_Stored]:
-        if self._new is None:
-            return (yield from self._describe())
-        template = replace(self._new, generation=os.urandom(8)).pack()
+    def _replace(self, script: scripts.Script, values: Callable[[Header], Arguments]) -> Op[Any]:
         try:
-            reply = yield from protocol.call(_RESERVE, [self._key], [template, self._ttl])
-        except Refusal as refusal:
-            raise self._explained(refusal) from refusal
-        return self._read(reply)
+            return (yield from self._stored.replace(script, values))
+        except Unanswered as unanswered:
+            raise _unknown(self.name, unanswered, None) from unanswered
 
-    def _describe(self) -> Op[_Stored]:
-        try:
-            reply = yield from protocol.call(_DESCRIBE, [self._key], [])
-        except Refusal as refusal:
-            raise self._explained(refusal) from refusal
-        return self._read(reply)
-
-    def _current(self) -> Op[_Stored]:
-        """What is stored now, if it is still the filter that this object knows."""
-        opened = self._opened or (yield from self._open())
-        try:
-            stored = yield from self._describe()
-        except (FilterNotFoundError, FilterMismatchError) as error:
-            raise self._notice_loss(str(error)) from error
-        if stored.header.identity != opened.identity:
-            raise self._notice_loss(f"{self.name!r} was cleared or replaced")
-        return stored
-
-    def _replace(self, script: scripts.Script, arguments: Callable[[Header], list[bytes]]) -> Op[Any]:
-        """Run a script on whatever generation is stored, which may change in between."""
-        while True:
-            stored = yield from self._describe()
-            try:
-                return (
-                    yield from protocol.call(
-                        script, [self._key], [stored.header.identity, *arguments(stored.header)]
-                    )
-                )
-            except Refusal as refusal:
-                if refusal.word not in (protocol.CHANGED, protocol.MISSING):
-                    raise self._explained(refusal) from refusal
-
-    def _run(self, script: scripts.Script, identity: bytes, argument: bytes | int) -> Op[Any]:
-        """Run a script on the generation that this object knows, or notice that it is gone."""
-        try:
-            return (yield from protocol.call(script, [self._key], [identity, argument]))
-        except Refusal as refusal:
-            raise self._notice_loss(_LOSSES[refusal.word].format(name=self.name)) from refusal
-
-    def _notice_loss(self, what: str) -> FilterLostError:
-        self._opened = None
-        self._lost = (
-            f"{what} since this object first used it; what was added before is forgotten. "
-            "Call reserve() to go on with what is there now, or clear() to start empty"
-        )
-        return FilterLostError(self._lost)
-
-    def _ones(self, stored: _Stored) -> Op[int]:
+    def _ones(self, found: Description) -> Op[int]:
         ones = 0
-        for start in range(header.HEADER_BYTES, stored.size_bytes, _BITCOUNT_BYTES):
-            ones += yield ("BITCOUNT", self._key, start, start + _BITCOUNT_BYTES - 1)
+        for start in range(header.HEADER_BYTES, found.size_bytes, _BITCOUNT_BYTES):
+            ones += yield ("BITCOUNT", self._stored.key, start, start + _BITCOUNT_BYTES - 1)
         return ones
 
-    def _read(self, reply: Sequence[Any]) -> _Stored:
-        text, size, ttl = reply
-        try:
-            head = header.parse(bytes.fromhex(text if isinstance(text, str) else text.decode()))
-        except ValueError as error:
-            raise FilterMismatchError(
-                f"{self.name!r} is no filter that this release can use: {error}"
-            ) from None
-        if size != head.size_bytes:
-            raise FilterMismatchError(
-                f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}; "
-                "delete the key or restore it"
-            )
-        self._check_parameters(head)
-        return _Stored(header=head, size_bytes=size, ttl=ttl / 1000 if ttl >= 0 else None)
 
-    def _check_parameters(self, found: Header) -> None:
-        wanted: dict[str, object] = {}
-        if self._new is not None:
-            wanted |= {"capacity": self._new.capacity, "error_rate": self._new.error_rate}
-        if self._layout_name is not None:
-            wanted["layout"] = self._layout_name
-        for field, value in wanted.items():
-            if getattr(found, field) != value:
-                raise FilterMismatchError(
-                    f"{self.name!r} holds {field} {getattr(found, field)!r}, not {value!r}; open it with "
-                    "BloomFilter.open(), which takes what is stored, or use another name"
-                )
-
-    def _explained(self, refusal: Refusal) -> FilterNotFoundError | FilterMismatchError:
-        if refusal.word == protocol.MISSING:
-            return FilterNotFoundError(
-                f"there is no filter {self.name!r}; give capacity and error_rate to create it"
-            )
-        return FilterMismatchError(f"{self.name!r} holds no Bloom filter ({refusal}); use another name")
-
-
-_ADD, _CONTAINS, _RESERVE, _DESCRIBE, _CLEAR, _DELETE, _EXPIRE = map(
-    scripts.load, ("add", "contains", "reserve", "describe", "clear", "delete", "expire")
-)
-_LOSSES: Final = {
-    protocol.MISSING: "{name!r} has vanished (expired, evicted, flushed or deleted)",
-    protocol.CHANGED: "{name!r} was cleared or replaced",
-    protocol.FOREIGN: "{name!r} was overwritten with something that is no filter",
-    protocol.WRONG_TYPE: "{name!r} was overwritten with a key of another type",
-}
-
-
-def _opened(head: Header) -> _Opened:
-    layout = layouts.stored(head)
-    items = max(1, PROBES_A_CALL // layout.num_hashes)
-    return _Opened(identity=head.identity, layout=layout, step=items * layout.item_bytes)
-
-
-def _template(capacity: int | None, error_rate: float | None, layout: str | None) -> Header | None:
-    """Return the header of a new filter with these parameters, None if there are none."""
-    if layout is not None:
-        layouts.check_name(layout)
-    if capacity is None and error_rate is None:
-        return None
-    if capacity is None or error_rate is None:
-        missing = "capacity" if capacity is None else "error_rate"
-        raise ValueError(f"capacity and error_rate go together; {missing} is missing")
-    count = sizing.checked_capacity(capacity)
-    rate = sizing.checked_error_rate(error_rate)
-    planned = layouts.plan(layout or layouts.DEFAULT, count, rate)
-    return Header(
-        layout=planned.name,
-        num_hashes=planned.num_hashes,
-        num_bits=planned.num_bits,
-        capacity=count,
-        error_rate=rate,
-        generation=bytes(8),
+def _unknown(name: str, unanswered: Unanswered, token: str | None) -> OutcomeUnknownError:
+    again = (
+        f"ask again with token={token!r}" if token else "call again, knowing that it may take effect twice"
+    )
+    return OutcomeUnknownError(
+        f"a call on {name!r} may or may not have been executed ({unanswered}); {again}", token
     )
 
 
-def _checked_name(name: str) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a str, not {type(name).__name__} {name!r}")
-    if not name:
-        raise ValueError("name must not be empty, got ''")
-    return name
-
-
-def _milliseconds(seconds: float | timedelta) -> int:
-    if isinstance(seconds, timedelta):
-        seconds = seconds.total_seconds()
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise TypeError(f"a time to live is a number of seconds or a timedelta, not {seconds!r}")
-    if not 0 < seconds * 1000 <= _LONGEST_TTL:
-        raise ValueError(f"a time to live must be more than 0 seconds (and finite), not {seconds}")
-    return math.ceil(seconds * 1000)
+def _listed(items: Iterable[Item]) -> list[Item]:
+    if isinstance(items, str | bytes | bytearray | memoryview):
+        raise TypeError(f"items must be an iterable of items, not one {type(items).__name__}: {items!r}")
+    return list(items)
 
 
 def _flags(reply: bytes | str) -> list[bool]:

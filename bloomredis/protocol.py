@@ -1,21 +1,28 @@
 """How a script is called: commands out, replies and errors back, without any I/O.
 
-An operation is a generator that yields commands and is sent their replies (or has the client's
-error thrown in); what it returns is the caller's answer.  The drivers in `client` and `asyncio`
-execute commands and know nothing of what they mean.
+An operation is a generator that yields a step, a command or several for one connection, and is sent
+the reply (or has the client's error thrown in); what it returns is the caller's answer.  The drivers
+in `client` and `asyncio` execute steps and know nothing of what they mean.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
-from typing import Any, NoReturn, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
+from bloomredis.errors import ServerRefusedError
 from bloomredis.scripts import Script
 
 T = TypeVar("T")
 
 Command = tuple[str | bytes | int, ...]
-Op = Generator[Command, Any, T]
+Step = Command | list[Command]
+"""One command, answered with its reply or an error thrown in; or several to be sent over one
+connection, in one round trip, answered with a list of replies in which errors stand as values."""
+
+Op = Generator[Step, Any, T]
 """An operation that ends with a T."""
 
 
@@ -25,43 +32,127 @@ class Refusal(Exception):  # noqa: N818 - it is turned into a public error befor
     def __init__(self, word: str, detail: str) -> None:
         super().__init__(f"{word} {detail}")
         self.word = word
-        self.detail = detail
 
 
-MISSING = "BLOOMMISSING"
-FOREIGN = "BLOOMFOREIGN"
-CHANGED = "BLOOMCHANGED"
-ARGUMENT = "BLOOMARGUMENT"
-WRONG_TYPE = "WRONGTYPE"
-_WORDS = frozenset((MISSING, FOREIGN, CHANGED, ARGUMENT, WRONG_TYPE))
+class Unanswered(Exception):  # noqa: N818 - as above
+    """The call was sent, perhaps, and no answer came."""
 
 
-def call(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | int]) -> Op[Any]:
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Replicas that must have a write before it counts, and how long to wait for them."""
+
+    replicas: int
+    milliseconds: int
+
+
+MISSING: Final = "BLOOMMISSING"
+FOREIGN: Final = "BLOOMFOREIGN"
+CHANGED: Final = "BLOOMCHANGED"
+ARGUMENT: Final = "BLOOMARGUMENT"
+WRONG_TYPE: Final = "WRONGTYPE"
+
+_CLASSES: Final = {
+    # redis-py takes these words out of the message and says them with a class.
+    "NoScriptError": "NOSCRIPT",
+    "ReadOnlyError": "READONLY",
+    "OutOfMemoryError": "OOM",
+    "NoPermissionError": "NOPERM",
+    "AuthenticationError": "NOAUTH",
+    "BusyLoadingError": "LOADING",
+    "ClusterDownError": "CLUSTERDOWN",
+    "MasterDownError": "MASTERDOWN",
+}
+_ADVICE: Final = {
+    "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter",
+    "READONLY": "it is a read-only replica: connect to the primary (after a failover, reconnect)",
+    "NOPERM": "the user lacks a permission: the README lists the ACL rule that suffices",
+    "NOAUTH": "it wants a user name and password: give them to the client, or put them into its URL",
+    "MISCONF": "it cannot save its data to disk and refuses writes: see its log, free disk space",
+    "NOREPLICAS": "it has fewer replicas than its min-replicas-to-write: bring the replicas back",
+    "LOADING": "it is loading its data after a start: try again in a moment",
+    "BUSY": "somebody's script is running for too long: wait, or end it with SCRIPT KILL",
+    "CLUSTERDOWN": "the cluster does not serve this slot: wait for its failover, check its nodes",
+    "MASTERDOWN": "it is a replica that has lost its primary: wait, or connect to the primary",
+    "CROSSSLOT": "the name makes the filter's keys fall into different slots: avoid '}' in it",
+}
+_CONNECTION: Final = frozenset(("ConnectionError", "TimeoutError", "ClusterError"))
+_UNSENT: Final = frozenset(("MaxConnectionsError",))
+_WORD: Final = re.compile(
+    "|".join([MISSING, FOREIGN, CHANGED, ARGUMENT, WRONG_TYPE, *(rf"\b{word}\b" for word in _ADVICE)])
+)
+DEFINITE: Final = frozenset(("OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS", "CROSSSLOT"))
+"""Refusals that prove that the call was not executed, even if it had been sent before."""
+
+
+def call(
+    script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | int | str], wait: Wait | None = None
+) -> Op[Any]:
     """Run a script by its SHA; a server that does not know it is taught with the same call.
 
     That is one more round trip, with EVAL, which cannot fail for a missing script: a SCRIPT FLUSH
-    at any moment neither loses the call nor makes it run twice.  Raises `Refusal` where the script
-    refuses; every other error of the client passes through.
+    at any moment neither loses the call nor makes it run twice.
+
+    :raises Refusal: the script refuses.
+    :raises ServerRefusedError: the server does.
+    :raises Unanswered: the connection failed, or too few replicas confirmed the write.
     """
     tail = (len(keys), *keys, *arguments)
     try:
-        return (yield ("EVALSHA", script.sha, *tail))
+        try:
+            return (yield from _send(("EVALSHA", script.sha, *tail), wait))
+        except Exception as error:
+            if word_of(error) != "NOSCRIPT":
+                raise
+        return (yield from _send(("EVAL", script.text, *tail), wait))
     except Exception as error:
-        if not _is_noscript(error):
-            _reraise(error)
-    try:
-        return (yield ("EVAL", script.text, *tail))
-    except Exception as error:
-        _reraise(error)
+        meaning = explained(error)
+        if meaning is error:
+            raise
+        raise meaning from error
 
 
-def _is_noscript(error: Exception) -> bool:
-    # By the class's name, since redis and valkey each have their own; the server's texts differ.
-    return any(kind.__name__ == "NoScriptError" for kind in type(error).__mro__)
+def _send(command: Command, wait: Wait | None) -> Op[Any]:
+    if wait is None:
+        return (yield command)
+    reply, replicas = yield [command, ("WAIT", wait.replicas, wait.milliseconds)]
+    for result in (reply, replicas):
+        if isinstance(result, Exception):
+            raise result
+    if replicas < wait.replicas:
+        raise Unanswered(
+            f"only {replicas} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms"
+        )
+    return reply
 
 
-def _reraise(error: Exception) -> NoReturn:
-    word, _, detail = str(error).partition(" ")
-    if word in _WORDS:
-        raise Refusal(word, detail) from error
-    raise error
+def word_of(error: Exception) -> str:
+    """Return the word that says what a server's error is, '' for none of those known here.
+
+    Classes are compared by name, since redis and valkey each have their own; a word in the text may
+    stand anywhere, since Redis 6.2 puts an error inside a script behind the script's name.
+    """
+    names = {kind.__name__ for kind in type(error).__mro__}
+    for name, word in _CLASSES.items():
+        if name in names:
+            return word
+    match = None if _is_silence(error) else _WORD.search(str(error))
+    return match[0] if match else ""
+
+
+def explained(error: Exception) -> Exception:
+    """Return the error of this library that stands for a client's, or the error itself."""
+    word = word_of(error)
+    if word in _ADVICE:
+        message = f"the server refused ({word}): {_ADVICE[word]}. It said: {error}"
+        return ServerRefusedError(message, word)
+    if word:
+        return Refusal(word, str(error).partition(f"{word} ")[2])
+    if _is_silence(error):
+        return Unanswered(str(error))
+    return error
+
+
+def _is_silence(error: Exception) -> bool:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & _CONNECTION) and not names & _UNSENT

@@ -1,17 +1,33 @@
 -- Set the bits of every item of a batch, and say which items were new.
 --
 -- KEYS[1]  the filter
+-- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- KEYS[3]  the receipt of the lane of an earlier call that had this one item and whose reply never
+--          arrived; absent if there is none
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  bit offsets as little-endian u32, num_hashes an item, item after item
+-- ARGV[3]  with KEYS[2]: the number of this call in its lane
+-- ARGV[4]  with KEYS[3]: the number of the earlier call in its lane
+-- ARGV[5]  with KEYS[3]: the place of the item in the earlier call, from 0
 --
 -- Reply: a string with one character an item: '1' new, '0' already there
 
 -- include: numbers
 -- include: header
 -- include: offsets
+-- include: receipts
 
-local key, identity, packed = KEYS[1], ARGV[1], ARGV[2]
+local key, receipt, earlier_receipt = KEYS[1], KEYS[2], KEYS[3]
+local identity, packed, number, earlier_number, place = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
+local kept = recall(receipt, number)
+if kept then
+  return kept
+end
+local earlier = recall(earlier_receipt, earlier_number)
+if earlier then
+  return earlier:sub(place + 1, place + 1)
+end
 local header, refusal = check_identity(key, identity)
 if not header then
   return refusal
@@ -34,7 +50,9 @@ for first = 1, total, num_hashes do
     added = added + 1
   end
 end
+local reply = table.concat(answers)
 if added > 0 then
   redis.call('SETRANGE', key, IDENTITY_BYTES, write_u64(read_u64(header, IDENTITY_BYTES + 1) + added))
+  keep(receipt, number, reply)
 end
-return table.concat(answers)
+return reply

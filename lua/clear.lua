@@ -16,6 +16,10 @@ local malformed = check_template(template)
 if malformed then
   return malformed
 end
+local there = read_header(key)
+if there and there:sub(41, 48) == template:sub(41, 48) then
+  return describe(key, there)  -- the call was sent again; it has been done
+end
 local header, refusal = check_identity(key, identity)
 if not header then
   return refusal

@@ -9,9 +9,10 @@ import pytest
 import redis
 
 from bloomredis import header, protocol, scripts
-from bloomredis.filter import PROBES_A_CALL, FilterOperations
+from bloomredis.filter import FilterOperations
 from bloomredis.header import Header
-from bloomredis.protocol import Command, Op
+from bloomredis.protocol import Op, Step
+from bloomredis.stored import PROBES_A_CALL
 
 T = TypeVar("T")
 ADD = scripts.load("add")
@@ -21,9 +22,9 @@ HEADER = Header(
 RESERVED = [HEADER.pack().hex().encode(), header.HEADER_BYTES + 120, -1]
 
 
-def play(operation: Op[T], replies: list[Any]) -> tuple[T, list[Command]]:
+def play(operation: Op[T], replies: list[Any]) -> tuple[T, list[Step]]:
     """Run an operation against scripted replies; return its answer and the commands it sent."""
-    sent: list[Command] = []
+    sent: list[Step] = []
     script: Iterator[Any] = iter(replies)
     try:
         sent.append(next(operation))
@@ -51,11 +52,19 @@ def test_an_unknown_script_is_taught_by_the_call_itself() -> None:
 
 
 def test_the_clients_own_errors_pass_through() -> None:
-    """A connection error is the caller's to see, unchanged."""
-    error = redis.ConnectionError("gone")
-    with pytest.raises(redis.ConnectionError) as caught:
+    """An error that means nothing here is the caller's to see, unchanged."""
+    error = redis.ResponseError("ERR unknown")
+    with pytest.raises(redis.ResponseError) as caught:
         play(protocol.call(ADD, [b"k"], [b"a"]), [error])
     assert caught.value is error
+
+
+def test_no_answer_is_told_from_a_refusal() -> None:
+    """A connection error means that the call may have been executed."""
+    for error in (redis.ConnectionError("gone"), redis.TimeoutError("slow")):
+        with pytest.raises(protocol.Unanswered) as caught:
+            play(protocol.call(ADD, [b"k"], [b"a"]), [error])
+        assert caught.value.__cause__ is error
 
 
 def test_a_refusal_is_read_from_the_error_text() -> None:
@@ -81,7 +90,7 @@ def test_a_batch_is_cut_into_short_scripts() -> None:
     replies = [RESERVED, b"1" * per_call, b"0" * per_call, b"1" * 10]
     answer, sent = play(operations.add_many(range(2 * per_call + 10)), replies)
     assert answer == [True] * per_call + [False] * per_call + [True] * 10
-    assert [len(command[-1]) // 28 for command in sent[1:] if isinstance(command[-1], bytes)] == [
+    assert [len(command[6]) // 28 for command in sent[1:]] == [
         per_call,
         per_call,
         10,

@@ -4,6 +4,7 @@
 local MAX_OFFSETS = 4096  -- some 2 ms of SETBIT
 local RUN = 1000          -- values unpacked at a time; Lua's stack takes fewer than 8,000
 
+-- `count` numbers from byte `first` on.
 local function unpack_u32(packed, first, count)
   if struct then
     return { struct.unpack('<' .. string.rep('I4', count), packed, first) }

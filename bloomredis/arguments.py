@@ -1,0 +1,77 @@
+"""Whether the caller's arguments are good: each check returns the value to use or says what is wrong."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Final
+
+from bloomredis import layouts, sizing
+from bloomredis.header import Header
+from bloomredis.protocol import Wait
+from bloomredis.stored import OnLost
+
+_LONGEST: Final = 2**52  # milliseconds; 140,000 years, and exact in Lua
+
+
+def name(value: str) -> str:
+    """A filter's name: a str that is not empty."""
+    if not isinstance(value, str):
+        raise TypeError(f"name must be a str, not {type(value).__name__} {value!r}")
+    if not value:
+        raise ValueError("name must not be empty, got ''")
+    return value
+
+
+def template(capacity: int | None, error_rate: float | None, layout: str | None) -> Header | None:
+    """The header of a new filter with these parameters, None if there are none."""
+    if layout is not None:
+        layouts.check_name(layout)
+    if capacity is None and error_rate is None:
+        return None
+    if capacity is None or error_rate is None:
+        missing = "capacity" if capacity is None else "error_rate"
+        raise ValueError(f"capacity and error_rate go together; {missing} is missing")
+    count = sizing.checked_capacity(capacity)
+    rate = sizing.checked_error_rate(error_rate)
+    planned = layouts.plan(layout or layouts.DEFAULT, count, rate)
+    return Header(
+        layout=planned.name,
+        num_hashes=planned.num_hashes,
+        num_bits=planned.num_bits,
+        capacity=count,
+        error_rate=rate,
+        generation=bytes(8),
+    )
+
+
+def milliseconds(what: str, seconds: float | timedelta) -> int:
+    """A duration above zero, in milliseconds rounded up."""
+    if isinstance(seconds, timedelta):
+        seconds = seconds.total_seconds()
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"{what} must be a number of seconds or a timedelta, not {seconds!r}")
+    if not 0 < seconds * 1000 <= _LONGEST:
+        raise ValueError(f"{what} must be more than 0 seconds, and finite, not {seconds}")
+    return math.ceil(seconds * 1000)
+
+
+def on_lost(value: OnLost, new: Header | None) -> OnLost:
+    """What to do about a lost filter: "raise", "recreate", or a callable."""
+    if value == "raise" or callable(value):
+        return value
+    if value != "recreate":
+        raise ValueError(f'on_lost must be "raise", "recreate" or a callable, not {value!r}')
+    if new is None:
+        raise ValueError('on_lost="recreate" needs capacity and error_rate to create the filter with')
+    return value
+
+
+def wait(min_replicas: int, replica_timeout: float | timedelta) -> Wait | None:
+    """What a write waits for, None for nothing."""
+    if isinstance(min_replicas, bool) or not isinstance(min_replicas, int):
+        raise TypeError(f"min_replicas must be an int, not {min_replicas!r}")
+    if min_replicas < 0:
+        raise ValueError(f"min_replicas must be 0 or more, not {min_replicas}")
+    timeout = milliseconds("replica_timeout", replica_timeout)
+    return Wait(min_replicas, timeout) if min_replicas else None

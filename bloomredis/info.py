@@ -1,0 +1,58 @@
+"""What a caller is told about a filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from bloomredis import sizing
+from bloomredis.stored import Description
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterInfo:
+    """What a filter is and how full it is.
+
+    `count` is the exact number of items that were new, `approximate_count` an estimate from the
+    share of bits set (`fill_ratio`), `estimated_error_rate` the false-positive rate to expect now.
+    `size_bytes` is the length of the stored string, `ttl` the seconds left to live (None: for ever),
+    `generation` the hex name that changes whenever the filter is created or cleared, `created_at` an
+    aware datetime by the server's clock.
+    """
+
+    name: str
+    layout: str
+    capacity: int
+    error_rate: float
+    num_bits: int
+    num_hashes: int
+    size_bytes: int
+    count: int
+    fill_ratio: float
+    approximate_count: int
+    estimated_error_rate: float
+    ttl: float | None
+    generation: str
+    created_at: datetime
+
+
+def describe(name: str, found: Description, ones: int) -> FilterInfo:
+    """Return what a description and the number of bits set say."""
+    head = found.header
+    fill = ones / head.num_bits
+    return FilterInfo(
+        name=name,
+        layout=head.layout,
+        capacity=head.capacity,
+        error_rate=head.error_rate,
+        num_bits=head.num_bits,
+        num_hashes=head.num_hashes,
+        size_bytes=found.size_bytes,
+        count=head.count,
+        fill_ratio=fill,
+        approximate_count=sizing.approximate_count(ones, head.num_bits, head.num_hashes),
+        estimated_error_rate=sizing.expected_error_rate(fill, head.num_hashes),
+        ttl=found.ttl,
+        generation=head.generation.hex(),
+        created_at=datetime.fromtimestamp(head.created_at / 1e6, UTC),
+    )

@@ -1,0 +1,154 @@
+"""What makes a call safe to send again: lanes, tokens, and items whose outcome is not known.
+
+Every mutating call travels in a *lane*, which carries one call at a time and numbers them.  The
+script keeps the last reply of each lane (lua/include/receipts.lua), so a call that arrives twice, re-sent
+by the client or by the caller, gets the answer of its first execution.  A lane is used again once its
+call was answered; one whose call was not is left alone until the server forgets its receipt.  So
+receipts are bounded by concurrent callers, not by calls.
+
+A *token* names an item of a call: lane, number of the call, place of the item in it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+KEPT_SECONDS: Final = 110.0
+"""How long a doubt is remembered: a little less than the script keeps a receipt."""
+
+MOST_DOUBTS: Final = 100_000
+_TOKEN: Final = re.compile(r"([0-9a-f]{16}-[0-9a-z]+)/(\d{1,15})/(\d{1,9})")
+
+
+class Lane:
+    """A name under which one call at a time is made."""
+
+    __slots__ = ("calls", "key", "name")
+
+    def __init__(self, name: str, key: bytes) -> None:
+        self.name = name
+        self.key = key
+        self.calls = 0
+
+    def next_call(self) -> int:
+        """Return the number of a new call."""
+        self.calls += 1
+        return self.calls
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an item was in a call whose reply never arrived."""
+
+    lane: str
+    call: int
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.lane}/{self.call}/{self.index}"
+
+
+def parse_token(token: str) -> Place:
+    """Return the place that a token names; `ValueError` for what is no token."""
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        raise ValueError(f"token must be that of an OutcomeUnknownError, not {token!r}")
+    return Place(match[1], int(match[2]), int(match[3]))
+
+
+class Receipts:
+    """The lanes of one filter object, and the items whose answers it is owed."""
+
+    def __init__(self, key: bytes) -> None:
+        self._prefix = beside(key) + b"receipt:"
+        self._renew()
+
+    def _renew(self) -> None:
+        # A forked child must not number its calls in its parent's lanes.
+        self._pid = os.getpid()
+        self._random = os.urandom(8).hex()
+        self._numbers = itertools.count()
+        self._free: list[Lane] = []
+        self._doubts: dict[bytes, tuple[Place, float]] = {}
+
+    def take(self) -> Lane:
+        """Return a lane that no other call uses."""
+        if self._pid != os.getpid():
+            self._renew()
+        try:
+            return self._free.pop()
+        except IndexError:
+            name = f"{self._random}-{next(self._numbers):x}"
+            return Lane(name, self.key(name))
+
+    def give_back(self, lane: Lane) -> None:
+        """Let a lane be used again, its last call being answered."""
+        self._free.append(lane)
+
+    def key(self, name: str) -> bytes:
+        """Return the key of the receipt of a lane, or of a token's item called again."""
+        return self._prefix + name.encode()
+
+    # -- doubts: packed items whose call was not answered, in the order of their age
+
+    def doubt(self, packed: bytes, item_bytes: int, lane: str, call: int) -> None:
+        """Remember that the items of a call have no answer."""
+        until = time.monotonic() + KEPT_SECONDS
+        for index, start in enumerate(range(0, len(packed), item_bytes)):
+            self._doubts.setdefault(packed[start : start + item_bytes], (Place(lane, call, index), until))
+        self._forget()
+
+    def place(self, item: bytes) -> Place | None:
+        """Return where a packed item was in a call without an answer, None if there is no doubt."""
+        known = self._doubts.get(item)
+        return known[0] if known else None
+
+    def settle(self, item: bytes) -> None:
+        """Forget the doubt about a packed item, which now has its answer."""
+        self._doubts.pop(item, None)
+
+    def runs(self, packed: bytes, item_bytes: int, most: int) -> Iterator[tuple[bytes, Place | None]]:
+        """Cut a batch into runs of `most` packed bytes, and single items about which there is a doubt.
+
+        Of equal items only the first is owed the answer of the earlier call.
+        """
+        self._forget()
+        start = 0
+        if self._doubts:
+            seen: set[bytes] = set()
+            for at in range(0, len(packed), item_bytes):
+                item = packed[at : at + item_bytes]
+                place = self.place(item)
+                if place is not None and item not in seen:
+                    yield from _cut(packed[start:at], most)
+                    yield item, place
+                    start = at + item_bytes
+                    seen.add(item)
+        yield from _cut(packed[start:], most)
+
+    def _forget(self) -> None:
+        now = time.monotonic()
+        while self._doubts:
+            oldest = next(iter(self._doubts))
+            if self._doubts[oldest][1] > now and len(self._doubts) <= MOST_DOUBTS:
+                return
+            del self._doubts[oldest]
+
+
+def _cut(packed: bytes, most: int) -> Iterator[tuple[bytes, None]]:
+    for start in range(0, len(packed), most):
+        yield packed[start : start + most], None
+
+
+def beside(key: bytes) -> bytes:
+    """Return the beginning of the names of a filter's other keys, which live in the same hash slot."""
+    opening = key.find(b"{")
+    closing = key.find(b"}", opening + 1)
+    tagged = 0 <= opening < closing - 1
+    return key + b":" if tagged else b"{" + key + b"}:"

@@ -1,0 +1,21 @@
+-- Receipts: the last reply of a client's lane, so that a call that is sent again gets the answer of
+-- its first execution.  A receipt is 'number:reply', number being the call's in its lane.  Only a
+-- reply with something new is kept: the other ones come out the same when they are made again.
+
+local RECEIPT_MS = 120000
+
+-- The reply of an earlier execution of the call, or nil.  Finding one counts as a write, for the
+-- sake of a client that waits for replicas.
+local function recall(key, number)
+  local kept = key and redis.call('GET', key)
+  if kept and kept:sub(1, #number + 1) == number .. ':' then
+    redis.call('PEXPIRE', key, RECEIPT_MS)
+    return kept:sub(#number + 2)
+  end
+end
+
+local function keep(key, number, reply)
+  if key then
+    redis.call('SET', key, number .. ':' .. reply, 'PX', RECEIPT_MS)
+  end
+end

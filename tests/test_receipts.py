@@ -1,0 +1,184 @@
+"""A call that is sent again gets the answer of its first execution."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
+from bloomredis.receipts import Receipts, beside, parse_token
+
+
+class Losing:
+    """A client that executes commands and loses the replies that it is told to."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self.client = client
+        self.lose: list[str] = []
+        self.sent: list[tuple[Any, ...]] = []
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        self.sent.append(command)
+        fate = self.lose.pop(0) if self.lose else "answer"
+        if fate == "never":
+            raise redis.ConnectionError("Connection closed before sending")
+        reply = self.client.execute_command(*command, **options)
+        if fate == "lost":
+            raise redis.ConnectionError("Connection closed by server.")
+        return reply
+
+    def pipeline(self, *, transaction: bool) -> Any:
+        return self.client.pipeline(transaction=transaction)
+
+
+def make(client: Any, **options: Any) -> BloomFilter:
+    return BloomFilter(client, "seen", capacity=10_000, error_rate=1e-6, **options)
+
+
+@pytest.fixture
+def losing(client: redis.Redis) -> Losing:
+    """A client whose filter exists and whose scripts are known."""
+    made = Losing(client)
+    make(made).add_many(["warm", "warmer"])
+    return made
+
+
+def test_the_same_bytes_get_the_same_answer(losing: Losing) -> None:
+    """What redis-py re-sends after a lost reply is answered as at first."""
+    f = make(losing)
+    assert f.add("a")
+    assert f.add_many(["b", "a", "c"]) == [True, False, True]
+    again = losing.client.execute_command(*losing.sent[-1])
+    assert again in (b"101", "101")
+
+
+@pytest.mark.parametrize("fate", ["lost", "never"])
+def test_a_token_answers_as_the_first_try(losing: Losing, fate: str) -> None:
+    """Executed or not, the item is new for the one who asks again, however often, from anywhere."""
+    f = make(losing)
+    f.reserve()
+    losing.lose = [fate]
+    with pytest.raises(OutcomeUnknownError) as caught:
+        f.add("a")
+    elsewhere = make(losing)
+    assert elsewhere.add("a", token=caught.value.token)
+    assert elsewhere.add("a", token=caught.value.token)
+    assert not elsewhere.add("a")
+
+
+@pytest.mark.parametrize("fate", ["lost", "never"])
+def test_the_same_object_needs_no_token(losing: Losing, fate: str) -> None:
+    """A plain retry loop loses nothing either, and the answer is given once."""
+    f = make(losing)
+    f.reserve()
+    losing.lose = [fate, fate]
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError):
+            f.add("a")
+    assert f.add("a")
+    assert not f.add("a")
+
+
+def test_an_item_that_was_there_stays_there(losing: Losing) -> None:
+    """A lost reply makes nothing new that was not."""
+    f = make(losing)
+    f.add("a")
+    losing.lose = ["lost"]
+    with pytest.raises(OutcomeUnknownError) as caught:
+        f.add("a")
+    assert not f.add("a", token=caught.value.token)
+
+
+@pytest.mark.parametrize("fate", ["lost", "never"])
+def test_the_rest_of_an_interrupted_batch(losing: Losing, fate: str) -> None:
+    """The answers so far are kept, and calling again with the rest loses nothing."""
+    f = make(losing)
+    f.reserve()
+    items = [f"item-{i % 400}" for i in range(500)]
+    losing.lose = ["answer", fate]
+    with pytest.raises(BatchInterruptedError) as caught:
+        f.add_many(items)
+    results, rest = caught.value.results, caught.value.rest
+    assert rest == items[len(results) :]
+    assert 0 < len(results) < 500
+    assert results + f.add_many(rest) == [True] * 400 + [False] * 100
+    assert f.info().count == 402
+
+
+def test_the_rest_may_be_cut_differently(losing: Losing) -> None:
+    """Every item has its own claim to the answer, whatever batch it comes in next."""
+    f = make(losing)
+    f.reserve()
+    losing.lose = ["lost"]
+    with pytest.raises(BatchInterruptedError) as caught:
+        f.add_many("abcdef"[i] for i in range(6))
+    assert caught.value.results == []
+    assert f.add("c")
+    assert f.add_many(["f", "e", "c", "e"]) == [True, True, False, False]
+    assert f.add_many(["a", "b", "d", "x"]) == [True] * 4
+
+
+def test_dedupe_yields_what_was_answered_before_it_fails(losing: Losing) -> None:
+    """New items that are known are handed out, the others are in the error."""
+    f = make(losing)
+    f.reserve()
+    losing.lose = ["answer", "lost"]
+    items = [f"{i}" for i in range(300)]
+    got = []
+    with pytest.raises(BatchInterruptedError) as caught:
+        got.extend(f.dedupe(items))
+    assert got + list(f.dedupe(caught.value.rest)) == items
+
+
+def test_a_call_without_receipts_has_no_token(losing: Losing) -> None:
+    """With retry_safe=False the doubt is told, and nothing is kept on the server."""
+    f = make(losing, retry_safe=False)
+    f.reserve()
+    keys = losing.client.dbsize()
+    losing.lose = ["lost"]
+    with pytest.raises(OutcomeUnknownError) as caught:
+        f.add("a")
+    assert caught.value.token is None
+    assert losing.client.dbsize() == keys
+
+
+def test_receipts_are_bounded_by_callers(losing: Losing) -> None:
+    """A thousand calls by one caller keep one receipt, which expires by itself."""
+    f = make(losing)
+    before = losing.client.dbsize()
+    for i in range(1000):
+        f.add(f"{i}")
+    assert losing.client.dbsize() == before + 1
+    receipts = [key for key in losing.client.keys("*") if b":receipt:" in key]  # type: ignore[union-attr]  # a list
+    assert all(60_000 <= losing.client.pttl(key) <= 120_000 for key in receipts)
+
+
+def test_a_forked_child_has_lanes_of_its_own(losing: Losing) -> None:
+    """Parent and child never number calls in the same lane."""
+    receipts = Receipts(b"seen")
+    receipts.give_back(receipts.take())
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writer, receipts.take().name.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 100).decode() != receipts.take().name
+
+
+@pytest.mark.parametrize("token", ["", "x", "0123456789abcdef-0/1", "0123456789abcdef-0/1/2/3", "*/1/1"])
+def test_a_bad_token_is_refused(token: str) -> None:
+    """Before any I/O, with the value seen."""
+    with pytest.raises(ValueError, match="token must be"):
+        parse_token(token)
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [("a", "{a}:"), ("x{a}y", "x{a}y:"), ("{}a", "{{}a}:"), ("a{b", "{a{b}:"), ("a}b{c}", "a}b{c}:")],
+)
+def test_receipts_share_the_filters_slot(name: str, prefix: str) -> None:
+    """The other keys of a filter are named so that a cluster keeps them beside it."""
+    assert beside(name.encode()).decode() == prefix
