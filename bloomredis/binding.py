@@ -1,6 +1,6 @@
 """How a public class gets its methods from operations without their being written again.
 
-A driver's class says `add = run(FilterOperations.add)`: type checkers see the operation's
+A driver's class says `clear = run(FilterOperations.clear)`: type checkers see the operation's
 parameters and its answer, and so do `help()` and `inspect`.
 """
 
@@ -9,12 +9,68 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 P = ParamSpec("P")
 S = TypeVar("S")
 C = TypeVar("C")
-O = TypeVar("O")  # noqa: E741 - the operations
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Named(Protocol):
+    """Operations on something that has a name."""
+
+    @property
+    def name(self) -> str:
+        """The name of its key."""
+
+
+O = TypeVar("O", bound=Named)  # noqa: E741 - the operations
+
+
+class Bound(Generic[C, O]):
+    """Operations together with the client that executes them.
+
+    It pickles without the client, which has to be given again: `with_client`.
+    """
+
+    def __init__(self, client: C, operations: O) -> None:
+        self._client = client
+        self._operations = operations
+        self._bind()
+
+    def _bind(self) -> None:
+        """Make what depends on the client."""
+
+    @property
+    def name(self) -> str:
+        """The filter's key."""
+        return self._operations.name
+
+    def with_client(self, client: C) -> Self:
+        """Return the same filter over another client: in another process, thread or event loop."""
+        other = type(self).__new__(type(self))
+        Bound.__init__(other, client, self._operations)
+        return other
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def __getstate__(self) -> O:
+        return self._operations
+
+    def __setstate__(self, operations: O) -> None:
+        no_client: Any = _NoClient()
+        Bound.__init__(self, no_client, operations)
+
+
+class _NoClient:
+    """What a filter has instead of a client when it comes out of a pickle."""
+
+    def execute_command(self, *_: object, **__: object) -> NoReturn:
+        raise RuntimeError("a filter that was pickled has no client; give it one: filter.with_client(client)")
+
+    pipeline = execute_command
 
 
 def presented_as(operation: Callable[..., Any], method: Callable[..., Any]) -> None:
@@ -24,6 +80,16 @@ def presented_as(operation: Callable[..., Any], method: Callable[..., Any]) -> N
     answer = str(signature.return_annotation).removeprefix("Op[").removesuffix("]")
     method.__signature__ = signature.replace(return_annotation=answer)  # type: ignore[attr-defined]  # documented in inspect
     method.__annotations__ = {**operation.__annotations__, "return": answer}
+
+
+def documented_by(operation: Callable[..., Any]) -> Callable[[F], F]:
+    """Give a method the docstring of the operation that it executes."""
+
+    def decorate(method: F) -> F:
+        method.__doc__ = operation.__doc__
+        return method
+
+    return decorate
 
 
 def built_by(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from bloomredis import arguments, hashing, header, info, protocol, scripts, sizing
 from bloomredis.errors import (
@@ -18,6 +18,7 @@ from bloomredis.errors import (
 from bloomredis.hashing import Item
 from bloomredis.header import Header
 from bloomredis.info import FilterInfo
+from bloomredis.pipelines import AnyPipeline, Pipelines
 from bloomredis.protocol import Op, Unanswered
 from bloomredis.receipts import Place, Receipts, parse_token
 from bloomredis.stored import Arguments, Description, OnLost, Opened, StoredFilter
@@ -25,6 +26,13 @@ from bloomredis.stored import Arguments, Description, OnLost, Opened, StoredFilt
 _ADD, _CONTAINS, _CLEAR, _DELETE, _EXPIRE = map(
     scripts.load, ("add", "contains", "clear", "delete", "expire")
 )
+Reply = bytes | str | int
+"""What add and contains reply: a number for one item, a string of '0' and '1' for more."""
+
+I = TypeVar("I", bound=Item)  # noqa: E741 - the items
+DEDUPE_ITEMS: Final = 1000
+"""Items that `dedupe` reads ahead and sends together."""
+
 _BITCOUNT_BYTES: Final = 4 << 20  # counted at a time, under 2 ms
 
 
@@ -48,6 +56,8 @@ class FilterOperations:
     :param retry_safe: let a call that is sent again get the answer of its first execution, so that a
         lost reply never turns into "already there".
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
+    :param coalesce: let concurrent calls share round trips: of tasks in asyncio, where None means True,
+        or of threads, where None means False.
     :param min_replicas: replicas that must have a write before the call returns; fewer raise
         `OutcomeUnknownError`.
     :param replica_timeout: seconds to wait for them.
@@ -65,6 +75,7 @@ class FilterOperations:
         on_lost: OnLost = "raise",
         retry_safe: bool = True,
         encode: Callable[[Any], bytes] | None = None,
+        coalesce: bool | None = None,
         min_replicas: int = 0,
         replica_timeout: float | timedelta = 1.0,
     ) -> None:
@@ -83,7 +94,9 @@ class FilterOperations:
         )
         self._receipts = Receipts(self._stored.key)
         self._retry_safe = retry_safe
+        self._pipelines = Pipelines(self._receipts)
         self._custom_encode = encode
+        self.coalesce = coalesce
 
     @property
     def name(self) -> str:
@@ -108,7 +121,7 @@ class FilterOperations:
             reply = yield from self._add_again(opened, packed, place)
         else:
             reply = yield from self._add(opened, packed)
-        return reply in (b"1", "1")
+        return reply == 1
 
     def contains(self, item: Item) -> Op[bool]:
         """Return whether an item is in the filter: False is certain, True errs at the error rate.
@@ -118,7 +131,7 @@ class FilterOperations:
         encoded = self.encode(item)
         opened = self._stored.opened or (yield from self._stored.open())
         reply = yield from self._test(opened, opened.layout.pack_one(encoded))
-        return reply in (b"1", "1")
+        return reply == 1
 
     def add_many(self, items: Iterable[Item]) -> Op[list[bool]]:
         """Add items; say of each, in order, whether it was new.
@@ -129,10 +142,12 @@ class FilterOperations:
 
         :raises BatchInterruptedError: it stopped on its way; the error has the answers so far.
         """
-        batch = _listed(items)
+        batch = listed(items)
         encoded = self.encode_all(batch)
-        if not encoded:
-            return []
+        return (yield from self.add_encoded(encoded, batch)) if batch else []
+
+    def add_encoded(self, encoded: Sequence[str | bytes], items: Sequence[Item]) -> Op[list[bool]]:
+        """Do what `add_many` does with `items`, which have been encoded."""
         opened = self._stored.opened or (yield from self._stored.open())
         packed = opened.layout.pack(encoded)
         answers: list[bool] = []
@@ -147,18 +162,20 @@ class FilterOperations:
             if not answers and not isinstance(error, OutcomeUnknownError):
                 raise
             raise BatchInterruptedError(
-                f"{len(answers)} of {len(batch)} items were answered, then: {error}. Go on with "
+                f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with "
                 "add_many(error.rest) once the reason is gone: nothing is lost",
                 answers,
-                batch[len(answers) :],
+                items[len(answers) :],
             ) from error
         return answers
 
     def contains_many(self, items: Iterable[Item]) -> Op[list[bool]]:
         """Say of each of the items, in order, whether it is in the filter."""
-        encoded = self.encode_all(_listed(items))
-        if not encoded:
-            return []
+        encoded = self.encode_all(listed(items))
+        return (yield from self.contains_encoded(encoded)) if encoded else []
+
+    def contains_encoded(self, encoded: Sequence[str | bytes]) -> Op[list[bool]]:
+        """Do what `contains_many` does with items that have been encoded."""
         opened = self._stored.opened or (yield from self._stored.open())
         packed = opened.layout.pack(encoded)
         answers: list[bool] = []
@@ -182,34 +199,71 @@ class FilterOperations:
             return hashing.encode_all(items)
         return [self.encode(item) for item in items]
 
-    def _test(self, opened: Opened, packed: bytes) -> Op[bytes | str]:
+    def hashable(self, item: Item) -> str | bytes:
+        """Return what stands for an item in a batch, or raise for what is none; the cheapest for one."""
+        if self._custom_encode is None and (type(item) is bytes or (type(item) is str and item.isascii())):
+            return item
+        return self.encode(item)
+
+    def opened(self) -> Op[Opened]:
+        """Return what is known of the filter, opening it if it is not yet."""
+        return self._stored.opened or (yield from self._stored.open())
+
+    def queue_add(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:
+        """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
+        packed = opened.layout.pack_one(self.encode(item))
+        keys, values = [self._stored.key], [opened.identity, packed]
+        if self._retry_safe:
+            lane = self._pipelines.lane(pipe)
+            keys.append(lane.key)
+            values.append(b"%d" % lane.next_call())
+        self._pipelines.queue(pipe, _ADD, lambda verb, script: (verb, script, len(keys), *keys, *values))
+
+    def queue_contains(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:
+        """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
+        packed = opened.layout.pack_one(self.encode(item))
+        tail = (1, self._stored.key, opened.identity, packed)
+        self._pipelines.queue(pipe, _CONTAINS, lambda verb, script: (verb, script, *tail))
+
+    def token_of(self, encoded: str | bytes) -> str | None:
+        """Return the token of an item about which there is a doubt."""
+        if self._stored.opened is None:
+            return None
+        item = encoded.encode() if isinstance(encoded, str) else encoded
+        place = self._receipts.place(self._stored.opened.layout.pack_one(item))
+        return str(place) if place else None
+
+    def _test(self, opened: Opened, packed: bytes) -> Op[Reply]:
         try:
-            reply: bytes | str = yield from self._stored.run(_CONTAINS, opened, [packed])
+            reply: Reply = yield from self._stored.run(_CONTAINS, opened, [packed])
         except Unanswered as unanswered:
             raise unanswered.__cause__ or unanswered from None
         return reply
 
-    def _add(self, opened: Opened, packed: bytes) -> Op[bytes | str]:
+    def _add(self, opened: Opened, packed: bytes) -> Op[Reply]:
         """Add packed items in one script, in a lane that is theirs until they are answered."""
+        reply: Reply
         if not self._retry_safe:
-            return (yield from self._mutate(None, _ADD, opened, [packed]))
+            reply = yield from self._mutate(None, _ADD, opened, [packed])
+            return reply
         lane = self._receipts.take()
         call = lane.next_call()
         token = str(Place(lane.name, call, 0))
         try:
-            reply: bytes | str = yield from self._mutate(token, _ADD, opened, [packed, call], [lane.key])
-        except (OutcomeUnknownError, ServerRefusedError) as error:
+            reply = yield from self._mutate(token, _ADD, opened, [packed, call], [lane.key])
+        except (OutcomeUnknownError, ServerRefusedError, GeneratorExit) as error:
+            # GeneratorExit: the driver was interrupted or cancelled while the call was under way.
             if not (isinstance(error, ServerRefusedError) and error.word in protocol.DEFINITE):
                 self._receipts.doubt(packed, opened.layout.item_bytes, lane.name, call)
             raise
         self._receipts.give_back(lane)
         return reply
 
-    def _add_again(self, opened: Opened, packed: bytes, place: Place) -> Op[bytes | str]:
+    def _add_again(self, opened: Opened, packed: bytes, place: Place) -> Op[Reply]:
         """Add one packed item that was in a call without an answer: answer as that call would have."""
         token = str(place)
         keys = [self._receipts.key(token), self._receipts.key(place.lane)]
-        reply: bytes | str = yield from self._mutate(
+        reply: Reply = yield from self._mutate(
             token, _ADD, opened, [packed, 1, place.call, place.index], keys
         )
         self._receipts.settle(packed)
@@ -304,20 +358,21 @@ class FilterOperations:
 
 
 def _unknown(name: str, unanswered: Unanswered, token: str | None) -> OutcomeUnknownError:
-    again = (
-        f"ask again with token={token!r}" if token else "call again, knowing that it may take effect twice"
-    )
+    again = "ask again with the token of this error" if token else "a second call may find its own work done"
     return OutcomeUnknownError(
         f"a call on {name!r} may or may not have been executed ({unanswered}); {again}", token
     )
 
 
-def _listed(items: Iterable[Item]) -> list[Item]:
+def listed(items: Iterable[I]) -> list[I]:
+    """Return items as a list; one string is no iterable of items."""
     if isinstance(items, str | bytes | bytearray | memoryview):
         raise TypeError(f"items must be an iterable of items, not one {type(items).__name__}: {items!r}")
     return list(items)
 
 
-def _flags(reply: bytes | str) -> list[bool]:
+def _flags(reply: Reply) -> list[bool]:
+    if isinstance(reply, int):
+        return [reply == 1]
     text = reply.encode() if isinstance(reply, str) else reply
     return [answer == 49 for answer in text]  # 49 is "1"

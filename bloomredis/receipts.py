@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -76,6 +77,14 @@ class Receipts:
         self._numbers = itertools.count()
         self._free: list[Lane] = []
         self._doubts: dict[bytes, tuple[Place, float]] = {}
+        self._lock = threading.Lock()  # of the doubts: threads share a filter object
+
+    def __getstate__(self) -> dict[str, bytes]:
+        return {"_prefix": self._prefix}
+
+    def __setstate__(self, state: dict[str, bytes]) -> None:
+        self._prefix = state["_prefix"]
+        self._renew()
 
     def take(self) -> Lane:
         """Return a lane that no other call uses."""
@@ -100,9 +109,10 @@ class Receipts:
     def doubt(self, packed: bytes, item_bytes: int, lane: str, call: int) -> None:
         """Remember that the items of a call have no answer."""
         until = time.monotonic() + KEPT_SECONDS
-        for index, start in enumerate(range(0, len(packed), item_bytes)):
-            self._doubts.setdefault(packed[start : start + item_bytes], (Place(lane, call, index), until))
-        self._forget()
+        with self._lock:
+            for index, start in enumerate(range(0, len(packed), item_bytes)):
+                self._doubts.setdefault(packed[start : start + item_bytes], (Place(lane, call, index), until))
+            self._forget()
 
     def place(self, item: bytes) -> Place | None:
         """Return where a packed item was in a call without an answer, None if there is no doubt."""
@@ -111,16 +121,18 @@ class Receipts:
 
     def settle(self, item: bytes) -> None:
         """Forget the doubt about a packed item, which now has its answer."""
-        self._doubts.pop(item, None)
+        with self._lock:
+            self._doubts.pop(item, None)
 
     def runs(self, packed: bytes, item_bytes: int, most: int) -> Iterator[tuple[bytes, Place | None]]:
         """Cut a batch into runs of `most` packed bytes, and single items about which there is a doubt.
 
         Of equal items only the first is owed the answer of the earlier call.
         """
-        self._forget()
         start = 0
         if self._doubts:
+            with self._lock:
+                self._forget()
             seen: set[bytes] = set()
             for at in range(0, len(packed), item_bytes):
                 item = packed[at : at + item_bytes]

@@ -10,7 +10,7 @@
 -- ARGV[4]  with KEYS[3]: the number of the earlier call in its lane
 -- ARGV[5]  with KEYS[3]: the place of the item in the earlier call, from 0
 --
--- Reply: a string with one character an item: '1' new, '0' already there
+-- Reply: for one item 1 (new) or 0 (already there); for more a string with such a character each
 
 -- include: numbers
 -- include: header
@@ -22,11 +22,11 @@ local identity, packed, number, earlier_number, place = ARGV[1], ARGV[2], ARGV[3
 
 local kept = recall(receipt, number)
 if kept then
-  return kept
+  return answer(kept)
 end
 local earlier = recall(earlier_receipt, earlier_number)
 if earlier then
-  return earlier:sub(place + 1, place + 1)
+  return answer(earlier:sub(place + 1, place + 1))
 end
 local header, refusal = check_identity(key, identity)
 if not header then
@@ -55,4 +55,4 @@ if added > 0 then
   redis.call('SETRANGE', key, IDENTITY_BYTES, write_u64(read_u64(header, IDENTITY_BYTES + 1) + added))
   keep(receipt, number, reply)
 end
-return reply
+return answer(reply)

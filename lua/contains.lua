@@ -4,7 +4,7 @@
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  bit offsets as little-endian u32, num_hashes an item, item after item
 --
--- Reply: a string with one character an item: '1' there, '0' not there
+-- Reply: for one item 1 (there) or 0 (not there); for more a string with such a character each
 
 -- include: numbers
 -- include: header
@@ -32,4 +32,4 @@ for first = 1, total, num_hashes do
   end
   answers[#answers + 1] = there
 end
-return table.concat(answers)
+return answer(table.concat(answers))

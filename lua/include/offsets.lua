@@ -1,4 +1,5 @@
--- The packed offsets of a batch: decode and check all of them before the first bit is touched.
+-- The packed offsets of a batch: decode and check all of them before the first bit is touched; and the
+-- reply about them.
 -- Needs numbers.lua and header.lua.
 
 local MAX_OFFSETS = 4096  -- some 2 ms of SETBIT
@@ -41,4 +42,10 @@ local function read_offsets(packed, header)
     end
   end
   return offsets, total, num_hashes
+end
+
+-- The reply for a string of one character an item: an integer for a single item, since it may stand in
+-- a caller's own pipeline, and the string for more.
+local function answer(characters)
+  return #characters == 1 and tonumber(characters) or characters
 end

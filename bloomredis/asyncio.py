@@ -1,0 +1,286 @@
+"""The filters over asyncio clients: `redis.asyncio.Redis`, its cluster client and valkey's twins.
+
+The same classes and calls as in `bloomredis`, as coroutines.  Concurrent calls on one filter share
+round trips by themselves (`coalesce`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from itertools import compress, islice
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
+
+from bloomredis.binding import Bound, built_by, documented_by, presented_as
+from bloomredis.coalesce import MOST_ITEMS, Gate, Waiting, outcomes
+from bloomredis.errors import BatchInterruptedError
+from bloomredis.filter import DEDUPE_ITEMS, FilterOperations, listed
+from bloomredis.hashing import Item
+from bloomredis.pipelines import AnyPipeline
+from bloomredis.protocol import Op, Step
+
+__all__ = ["BloomFilter"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+I = TypeVar("I", bound=Item)  # noqa: E741 - the items
+
+MOST_UNDER_WAY: Final = 2
+"""Batches under way at once: one in the server while the next is packed and the last handed out."""
+
+FEWEST_ITEMS: Final = 16
+"""Items worth a round trip of their own when more could wait for the next."""
+
+
+class AsyncClient(Protocol):
+    """What is needed of a client."""
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send one command and return its reply."""
+
+    def pipeline(self, *, transaction: bool) -> Any:
+        """Return a pipeline, which sends several commands over one connection."""
+
+
+async def drive(client: AsyncClient, operation: Op[T]) -> T:
+    """Execute an operation's commands until it has its answer."""
+    try:
+        step = next(operation)
+        while True:
+            try:
+                reply = await _execute(client, step)
+            except Exception as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(reply)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+
+
+async def _execute(client: AsyncClient, step: Step) -> Any:
+    if isinstance(step, tuple):
+        return await client.execute_command(*step)
+    pipe = client.pipeline(transaction=False)
+    for command in step:
+        pipe.execute_command(*command)
+    return await pipe.execute(raise_on_error=False)
+
+
+class _Carriage:
+    """Carries the calls of one verb; those that find others under way travel together."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        operations: FilterOperations,
+        verb: Callable[[list[str | bytes]], Op[list[bool]]],
+    ) -> None:
+        self._client = client
+        self._operations = operations
+        self._verb = verb
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def carry(
+        self, items: list[str | bytes], source: list[Any] | None, alone: Callable[[], Op[T]]
+    ) -> Awaitable[T]:
+        """Send a call at once if nobody is under way, else let it wait for the next departure."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._enter(loop)
+        if self._under_way == 0 and not self._gate.queue:
+            return self._carry_alone(items, alone())
+        future: asyncio.Future[T] = loop.create_future()
+        self._gate.queue.append(Waiting(items, source, future))
+        self._schedule()
+        return future
+
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            raise RuntimeError(
+                f"the filter {self._operations.name!r} is in use in another event loop; "
+                "make a client in this one and use filter.with_client(client)"
+            )
+        self._loop = loop
+        self._gate: Gate[asyncio.Future[Any]] = Gate()
+        self._under_way = 0
+        self._scheduled = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def _carry_alone(self, items: list[str | bytes], operation: Op[T]) -> T:
+        self._under_way += 1
+        self._gate.board(items)
+        try:
+            return await drive(self._client, operation)
+        finally:
+            self._under_way -= 1
+            self._gate.leave(items)
+            self._schedule()
+
+    def _schedule(self) -> None:
+        # Departure is left to the end of the loop's turn, so that all tasks that are being woken up
+        # now get on board.
+        if not self._scheduled and self._gate.queue and self._under_way < MOST_UNDER_WAY:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._depart)
+
+    def _depart(self) -> None:
+        self._scheduled = False
+        gate = self._gate
+        while self._under_way < MOST_UNDER_WAY:
+            # Half of all calls, so that the two halves take turns in the server and here.
+            half = (len(gate.queue) + len(gate.under_way) + 1) // 2
+            batch = gate.depart(min(MOST_ITEMS, max(FEWEST_ITEMS, half)), asyncio.Future.done)
+            if not batch:
+                return
+            self._under_way += 1
+            task = asyncio.get_running_loop().create_task(self._travel(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _travel(self, batch: list[Waiting[asyncio.Future[Any]]]) -> None:
+        items = [item for call in batch for item in call.items]
+        answers: list[bool] | Exception
+        try:
+            answers = await drive(self._client, self._verb(items))
+        except Exception as error:
+            answers = error
+        except BaseException:
+            for call in batch:
+                call.driver.cancel()
+            raise
+        finally:
+            self._under_way -= 1
+            self._gate.leave(items)
+            self._schedule()
+        for call, outcome in outcomes(self._operations, batch, answers):
+            future = call.driver
+            if future.done():
+                continue
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+
+def run(
+    operation: Callable[Concatenate[FilterOperations, P], Op[T]],
+) -> Callable[Concatenate[BloomFilter, P], Coroutine[Any, Any, T]]:
+    """Return the coroutine method that executes an operation."""
+
+    async def method(self: BloomFilter, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await drive(self._client, operation(self._operations, *args, **kwargs))
+
+    presented_as(operation, method)
+    return method
+
+
+class BloomFilter(Bound[AsyncClient, FilterOperations]):
+    __doc__ = FilterOperations.__doc__
+
+    @built_by(FilterOperations)
+    def __init__(self, client: AsyncClient, operations: FilterOperations) -> None:
+        if not inspect.iscoroutinefunction(getattr(client, "execute_command", None)):
+            raise TypeError(f"{type(client).__name__} is no asyncio client; use bloomredis.BloomFilter")
+        super().__init__(client, operations)
+
+    def _bind(self) -> None:
+        operations = self._operations
+        self._coalesce = operations.coalesce is not False
+        self._adds = _Carriage(self._client, operations, lambda items: operations.add_encoded(items, items))
+        self._tests = _Carriage(self._client, operations, operations.contains_encoded)
+
+    @classmethod
+    async def open(cls, client: AsyncClient, name: str) -> Self:
+        """Return a filter whose parameters are read from the server.
+
+        :raises FilterNotFoundError: there is none.
+        """
+        opened = cls(client, name)
+        await opened.reserve()
+        return opened
+
+    @documented_by(FilterOperations.add)
+    async def add(self, item: Item, *, token: str | None = None) -> bool:
+        operations = self._operations
+        if token is not None or not self._coalesce:
+            return await drive(self._client, operations.add(item, token=token))
+        return await self._adds.carry([operations.hashable(item)], None, lambda: operations.add(item))
+
+    @documented_by(FilterOperations.contains)
+    async def contains(self, item: Item) -> bool:
+        operations = self._operations
+        if not self._coalesce:
+            return await drive(self._client, operations.contains(item))
+        return await self._tests.carry([operations.hashable(item)], None, lambda: operations.contains(item))
+
+    @documented_by(FilterOperations.add_many)
+    async def add_many(self, items: Iterable[Item]) -> list[bool]:
+        operations, batch = self._operations, listed(items)
+        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
+            return await drive(self._client, operations.add_many(batch))
+        encoded = [operations.hashable(item) for item in batch]
+        return await self._adds.carry(encoded, batch, lambda: operations.add_many(batch))
+
+    @documented_by(FilterOperations.contains_many)
+    async def contains_many(self, items: Iterable[Item]) -> list[bool]:
+        operations, batch = self._operations, listed(items)
+        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
+            return await drive(self._client, operations.contains_many(batch))
+        encoded = [operations.hashable(item) for item in batch]
+        return await self._tests.carry(encoded, batch, lambda: operations.contains_many(batch))
+
+    async def dedupe(self, items: Iterable[I] | AsyncIterable[I]) -> AsyncIterator[I]:
+        """Yield those of the items that were new, in order, as they are read.
+
+        The items are sent in batches of up to 1,000, so that many are added before the first of them
+        is yielded.  Where a batch is interrupted, its items that are known to be new are yielded
+        before the error is raised; `error.rest` has those without an answer.
+        """
+        async for batch in _batches(items):
+            try:
+                answers = await self.add_many(batch)
+            except BatchInterruptedError as error:
+                for item in compress(batch, error.results):
+                    yield item
+                raise
+            for item in compress(batch, answers):
+                yield item
+
+    async def queue_add(self, pipe: AnyPipeline, item: Item) -> None:
+        """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
+
+        In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
+        its own client.
+        """
+        opened = await drive(self._client, self._operations.opened())
+        self._operations.queue_add(opened, pipe, item)
+
+    async def queue_contains(self, pipe: AnyPipeline, item: Item) -> None:
+        """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
+        opened = await drive(self._client, self._operations.opened())
+        self._operations.queue_contains(opened, pipe, item)
+
+    reserve = run(FilterOperations.reserve)
+    info = run(FilterOperations.info)
+    approximate_count = run(FilterOperations.approximate_count)
+    clear = run(FilterOperations.clear)
+    delete = run(FilterOperations.delete)
+    expire = run(FilterOperations.expire)
+
+
+async def _batches(items: Iterable[I] | AsyncIterable[I]) -> AsyncIterator[list[I]]:
+    if isinstance(items, AsyncIterable):
+        batch: list[I] = []
+        async for item in items:
+            batch.append(item)
+            if len(batch) == DEDUPE_ITEMS:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+    else:
+        source = iter(items)
+        while batch := list(islice(source, DEDUPE_ITEMS)):
+            yield batch
