@@ -10,6 +10,7 @@ import fakeredis
 import pytest
 import redis
 
+from tests.drivers import DRIVERS
 from tests.servers import Server, binaries, running
 
 BINARIES = binaries()
@@ -63,3 +64,12 @@ def client(request: pytest.FixtureRequest, servers: Callable[[str], Server]) -> 
 def any_server(servers: Callable[[str], Server]) -> Server:
     """One real server, for facts that no server can change."""
     return servers("valkey-9")
+
+
+@pytest.fixture(params=DRIVERS)
+def bloom(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """What makes filters over a client: each driver in turn."""
+    driver = DRIVERS[request.param]()
+    yield driver
+    if hasattr(driver, "close"):
+        driver.close()
