@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections import deque
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Sequence,
+)
 from itertools import compress, islice
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
-from bloomredis.coalesce import MOST_ITEMS, Gate, Waiting, outcomes
+from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, FilterOperations, listed
 from bloomredis.hashing import Item
@@ -68,6 +77,18 @@ async def _execute(client: AsyncClient, step: Step) -> Any:
     return await pipe.execute(raise_on_error=False)
 
 
+class _Passenger(Waiting):
+    """How a task waits."""
+
+    __slots__ = ("future",)
+
+    def __init__(
+        self, items: Sequence[str | bytes], source: Sequence[Any] | None, future: asyncio.Future[Any]
+    ) -> None:
+        super().__init__(items, source)
+        self.future = future
+
+
 class _Carriage:
     """Carries the calls of one verb; those that find others under way travel together."""
 
@@ -83,16 +104,20 @@ class _Carriage:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def carry(
-        self, items: list[str | bytes], source: list[Any] | None, alone: Callable[[], Op[T]]
-    ) -> Awaitable[T]:
-        """Send a call at once if nobody is under way, else let it wait for the next departure."""
+        self,
+        items: Sequence[str | bytes],
+        source: Sequence[Any] | None,
+        alone: Callable[[Any], Op[Any]],
+        argument: object,
+    ) -> Awaitable[Any]:
+        """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
-        if self._under_way == 0 and not self._gate.queue:
-            return self._carry_alone(items, alone())
-        future: asyncio.Future[T] = loop.create_future()
-        self._gate.queue.append(Waiting(items, source, future))
+        if self._batches == 0 and not self._queue:
+            return self._travel_alone(items, alone(argument))
+        future: asyncio.Future[Any] = loop.create_future()
+        self._queue.append(_Passenger(items, source, future))
         self._schedule()
         return future
 
@@ -103,65 +128,78 @@ class _Carriage:
                 "make a client in this one and use filter.with_client(client)"
             )
         self._loop = loop
-        self._gate: Gate[asyncio.Future[Any]] = Gate()
-        self._under_way = 0
+        self._queue: deque[_Passenger] = deque()
+        self._items: set[str | bytes] = set()  # under way, in so many batches:
+        self._batches = 0
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def _carry_alone(self, items: list[str | bytes], operation: Op[T]) -> T:
-        self._under_way += 1
-        self._gate.board(items)
+    async def _travel_alone(self, items: Sequence[str | bytes], operation: Op[T]) -> T:
+        self._take_off(items)
         try:
             return await drive(self._client, operation)
         finally:
-            self._under_way -= 1
-            self._gate.leave(items)
-            self._schedule()
+            self._land(items)
 
-    def _schedule(self) -> None:
-        # Departure is left to the end of the loop's turn, so that all tasks that are being woken up
-        # now get on board.
-        if not self._scheduled and self._gate.queue and self._under_way < MOST_UNDER_WAY:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._depart)
-
-    def _depart(self) -> None:
-        self._scheduled = False
-        gate = self._gate
-        while self._under_way < MOST_UNDER_WAY:
-            # Half of all calls, so that the two halves take turns in the server and here.
-            half = (len(gate.queue) + len(gate.under_way) + 1) // 2
-            batch = gate.depart(min(MOST_ITEMS, max(FEWEST_ITEMS, half)), asyncio.Future.done)
-            if not batch:
-                return
-            self._under_way += 1
-            task = asyncio.get_running_loop().create_task(self._travel(batch))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _travel(self, batch: list[Waiting[asyncio.Future[Any]]]) -> None:
-        items = [item for call in batch for item in call.items]
+    async def _travel(self, batch: list[_Passenger]) -> None:
+        items = gathered(batch)
         answers: list[bool] | Exception
         try:
             answers = await drive(self._client, self._verb(items))
         except Exception as error:
             answers = error
         except BaseException:
-            for call in batch:
-                call.driver.cancel()
+            for passenger in batch:
+                passenger.future.cancel()
             raise
         finally:
-            self._under_way -= 1
-            self._gate.leave(items)
-            self._schedule()
-        for call, outcome in outcomes(self._operations, batch, answers):
-            future = call.driver
+            self._land(items)
+        for passenger, outcome in outcomes(self._operations, batch, answers):
+            future = passenger.future
             if future.done():
                 continue
             if isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
+
+    def _take_off(self, items: Sequence[str | bytes]) -> None:
+        self._batches += 1
+        self._items.update(items)
+
+    def _land(self, items: Sequence[str | bytes]) -> None:
+        self._batches -= 1
+        self._items.difference_update(items)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        # Departure is left to the end of the loop's turn, so that all tasks that are being woken up
+        # now get on board.
+        if not self._scheduled and self._queue and self._batches < MOST_UNDER_WAY:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._depart)
+
+    def _depart(self) -> None:
+        self._scheduled = False
+        while self._batches < MOST_UNDER_WAY and (batch := self._boarding()):
+            self._take_off(gathered(batch))
+            task = asyncio.get_running_loop().create_task(self._travel(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _boarding(self) -> list[_Passenger]:
+        """Take half of all calls, so that two halves take turns in the server and here.
+
+        It stops before an item that is under way, so that equal items are answered in the order of
+        their calls, and leaves behind those who have been cancelled.
+        """
+        queue = self._queue
+        half = (len(queue) + len(self._items) + 1) // 2
+        batch = take(queue, min(MOST_ITEMS, max(FEWEST_ITEMS, half)), self._is_barred)
+        return [passenger for passenger in batch if not passenger.future.done()]
+
+    def _is_barred(self, passenger: _Passenger) -> bool:
+        return not self._items.isdisjoint(passenger.items)
 
 
 def run(
@@ -206,14 +244,16 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         operations = self._operations
         if token is not None or not self._coalesce:
             return await drive(self._client, operations.add(item, token=token))
-        return await self._adds.carry([operations.hashable(item)], None, lambda: operations.add(item))
+        answer: bool = await self._adds.carry((operations.hashable(item),), None, operations.add, item)
+        return answer
 
     @documented_by(FilterOperations.contains)
     async def contains(self, item: Item) -> bool:
         operations = self._operations
         if not self._coalesce:
             return await drive(self._client, operations.contains(item))
-        return await self._tests.carry([operations.hashable(item)], None, lambda: operations.contains(item))
+        answer: bool = await self._tests.carry((operations.hashable(item),), None, operations.contains, item)
+        return answer
 
     @documented_by(FilterOperations.add_many)
     async def add_many(self, items: Iterable[Item]) -> list[bool]:
@@ -221,7 +261,8 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return await drive(self._client, operations.add_many(batch))
         encoded = [operations.hashable(item) for item in batch]
-        return await self._adds.carry(encoded, batch, lambda: operations.add_many(batch))
+        answers: list[bool] = await self._adds.carry(encoded, batch, operations.add_many, batch)
+        return answers
 
     @documented_by(FilterOperations.contains_many)
     async def contains_many(self, items: Iterable[Item]) -> list[bool]:
@@ -229,7 +270,8 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return await drive(self._client, operations.contains_many(batch))
         encoded = [operations.hashable(item) for item in batch]
-        return await self._tests.carry(encoded, batch, lambda: operations.contains_many(batch))
+        answers: list[bool] = await self._tests.carry(encoded, batch, operations.contains_many, batch)
+        return answers
 
     async def dedupe(self, items: Iterable[I] | AsyncIterable[I]) -> AsyncIterator[I]:
         """Yield those of the items that were new, in order, as they are read.

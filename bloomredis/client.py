@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, islice
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
-from bloomredis.coalesce import MOST_ITEMS, Gate, Waiting, outcomes
+from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
 from bloomredis.filter import DEDUPE_ITEMS, FilterOperations, listed
 from bloomredis.hashing import Item
@@ -21,6 +23,10 @@ from bloomredis.protocol import Op, Step
 P = ParamSpec("P")
 T = TypeVar("T")
 I = TypeVar("I", bound=Item)  # noqa: E741 - the items
+
+
+WOKEN_TOGETHER: Final = 2
+"""Threads of a batch that are woken before each wakes a later one: more would queue for the interpreter."""
 
 
 class SyncClient(Protocol):
@@ -58,21 +64,40 @@ def _execute(client: SyncClient, step: Step) -> Any:
     return pipe.execute(raise_on_error=False)
 
 
-class _Turn:
-    """How a thread waits: for the outcome of its call, or for its turn to carry what waits."""
+class _Turn(Waiting):
+    """How a thread waits: for the outcome of its call, or for a batch to carry that its call is in."""
 
-    __slots__ = ("carries", "given_up", "lock", "outcome")
+    __slots__ = ("batch", "lock", "outcome", "wakes")
 
-    def __init__(self) -> None:
+    def __init__(self, items: Sequence[str | bytes], source: Sequence[Any] | None) -> None:
+        super().__init__(items, source)
         self.lock = threading.Lock()
         self.lock.acquire()
         self.outcome: Any = None
-        self.carries = False
-        self.given_up = False
+        self.batch: _Batch | None = None
+        self.wakes: _Turn | None = None
+
+
+class _Batch:
+    """Calls that travel together, and how many of their threads have got away since."""
+
+    __slots__ = ("_left", "turns")
+
+    def __init__(self, turns: list[_Turn]) -> None:
+        self.turns = turns
+        self._left = itertools.count(1)
+
+    def leave(self) -> bool:
+        """Return True for the last thread that gets away; safe without a lock."""
+        return next(self._left) == len(self.turns)
 
 
 class _Carriage:
-    """Carries the calls of one verb; one thread carries what the others have waiting."""
+    """Carries the calls of one verb; one thread carries what the others have waiting.
+
+    The next batch leaves when all threads of the last one have got away, so that those which come back
+    at once are on board.  They are woken a few at a time, since they run one at a time.
+    """
 
     def __init__(
         self,
@@ -89,67 +114,76 @@ class _Carriage:
     def reset(self) -> None:
         """Begin anew: in a forked child, whose parent's threads are not here to carry anything."""
         self._mutex = threading.Lock()
-        self._gate: Gate[_Turn] = Gate()
-        self._under_way = False
+        self._queue: deque[_Turn] = deque()
+        self._busy = False
 
-    def carry(self, items: list[str | bytes], source: list[Any] | None, alone: Callable[[], Op[Any]]) -> Any:
-        """Send a call at once if nobody is under way, else let it wait for the next departure."""
+    def carry(
+        self,
+        items: Sequence[str | bytes],
+        source: Sequence[Any] | None,
+        alone: Callable[[Any], Op[Any]],
+        argument: object,
+    ) -> Any:
+        """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch."""
         with self._mutex:
-            turn = _Turn() if self._under_way else None
-            self._under_way = True
+            turn = _Turn(items, source) if self._busy else None
             if turn is not None:
-                self._gate.queue.append(Waiting(items, source, turn))
+                self._queue.append(turn)
+            self._busy = True
         if turn is None:
             try:
-                return drive(self._client, alone())
+                return drive(self._client, alone(argument))
             finally:
-                self._hand_over()
-        self._await(turn)
-        if turn.carries:
-            self._carry_waiting()
+                self._depart()
+        try:
+            turn.lock.acquire()
+        finally:  # a Ctrl-C may end the wait, too, but others may rely on this thread
+            self._get_away(turn)
         if isinstance(turn.outcome, Exception):
             raise turn.outcome
         return turn.outcome
 
-    def _await(self, turn: _Turn) -> None:
-        try:
-            turn.lock.acquire()
-        except BaseException:  # Ctrl-C
+    def _get_away(self, turn: _Turn) -> None:
+        batch = turn.batch
+        if batch is None:
             with self._mutex:
-                turn.given_up = True
-            if turn.carries:
-                self._hand_over()
-            raise
+                batch = turn.batch
+                if batch is None:
+                    self._queue.remove(turn)  # it gave up before its batch left
+                    return
+        if turn is batch.turns[0]:
+            self._travel(batch)
+        elif turn.wakes is not None:
+            turn.wakes.lock.release()
+        if batch.leave():
+            self._depart()
 
-    def _carry_waiting(self) -> None:
-        with self._mutex:
-            batch = self._gate.depart(MOST_ITEMS, lambda turn: turn.given_up)
-        items = [item for call in batch for item in call.items]
+    def _travel(self, batch: _Batch) -> None:
+        turns = batch.turns
         answers: list[bool] | Exception = OutcomeUnknownError(
             "the thread that carried this call was interrupted"
         )
         try:
-            answers = drive(self._client, self._verb(items))
+            answers = drive(self._client, self._verb(gathered(turns)))
         except Exception as error:
             answers = error
         finally:
-            for call, outcome in outcomes(self._operations, batch, answers):
-                call.driver.outcome = outcome
-                call.driver.lock.release()
-            with self._mutex:
-                self._gate.leave(items)
-            self._hand_over()
+            for turn, outcome in outcomes(self._operations, turns, answers):
+                turn.outcome = outcome
+            for turn, later in zip(turns[1:], turns[1 + WOKEN_TOGETHER :], strict=False):
+                turn.wakes = later
+            for turn in turns[1 : 1 + WOKEN_TOGETHER]:
+                turn.lock.release()
 
-    def _hand_over(self) -> None:
+    def _depart(self) -> None:
+        """Hand what waits to the thread of the first call, which carries it."""
         with self._mutex:
-            queue = self._gate.queue
-            while queue and queue[0].driver.given_up:
-                queue.popleft()
-            if queue:
-                queue[0].driver.carries = True
-                queue[0].driver.lock.release()
-            else:
-                self._under_way = False
+            self._busy = bool(self._queue)
+            if self._queue:
+                batch = _Batch(take(self._queue))
+                for turn in batch.turns:
+                    turn.batch = batch
+                batch.turns[0].lock.release()
 
 
 _carriages: weakref.WeakSet[_Carriage] = weakref.WeakSet()
@@ -208,7 +242,7 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
         operations = self._operations
         if token is not None or not self._coalesce:
             return drive(self._client, operations.add(item, token=token))
-        added: bool = self._adds.carry([operations.hashable(item)], None, lambda: operations.add(item))
+        added: bool = self._adds.carry((operations.hashable(item),), None, operations.add, item)
         return added
 
     @documented_by(FilterOperations.contains)
@@ -216,7 +250,7 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
         operations = self._operations
         if not self._coalesce:
             return drive(self._client, operations.contains(item))
-        there: bool = self._tests.carry([operations.hashable(item)], None, lambda: operations.contains(item))
+        there: bool = self._tests.carry((operations.hashable(item),), None, operations.contains, item)
         return there
 
     def __contains__(self, item: Item) -> bool:
@@ -228,7 +262,7 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return drive(self._client, operations.add_many(batch))
         encoded = [operations.hashable(item) for item in batch]
-        added: list[bool] = self._adds.carry(encoded, batch, lambda: operations.add_many(batch))
+        added: list[bool] = self._adds.carry(encoded, batch, operations.add_many, batch)
         return added
 
     @documented_by(FilterOperations.contains_many)
@@ -237,7 +271,7 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return drive(self._client, operations.contains_many(batch))
         encoded = [operations.hashable(item) for item in batch]
-        there: list[bool] = self._tests.carry(encoded, batch, lambda: operations.contains_many(batch))
+        there: list[bool] = self._tests.carry(encoded, batch, operations.contains_many, batch)
         return there
 
     def dedupe(self, items: Iterable[I]) -> Iterator[I]:

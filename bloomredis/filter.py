@@ -248,10 +248,12 @@ class FilterOperations:
             return reply
         lane = self._receipts.take()
         call = lane.next_call()
-        token = str(Place(lane.name, call, 0))
         try:
-            reply = yield from self._mutate(token, _ADD, opened, [packed, call], [lane.key])
-        except (OutcomeUnknownError, ServerRefusedError, GeneratorExit) as error:
+            reply = yield from self._stored.run(_ADD, opened, (packed, call), (lane.key,))
+        except Unanswered as unanswered:
+            self._receipts.doubt(packed, opened.layout.item_bytes, lane.name, call)
+            raise _unknown(self.name, unanswered, str(Place(lane.name, call, 0))) from unanswered
+        except (ServerRefusedError, GeneratorExit) as error:
             # GeneratorExit: the driver was interrupted or cancelled while the call was under way.
             if not (isinstance(error, ServerRefusedError) and error.word in protocol.DEFINITE):
                 self._receipts.doubt(packed, opened.layout.item_bytes, lane.name, call)

@@ -100,11 +100,13 @@ def call(
     tail = (len(keys), *keys, *arguments)
     try:
         try:
-            return (yield from _send(("EVALSHA", script.sha, *tail), wait))
+            command = ("EVALSHA", script.sha, *tail)
+            return (yield command) if wait is None else (yield from _confirmed(command, wait))
         except Exception as error:
             if word_of(error) != "NOSCRIPT":
                 raise
-        return (yield from _send(("EVAL", script.text, *tail), wait))
+        command = ("EVAL", script.text, *tail)
+        return (yield command) if wait is None else (yield from _confirmed(command, wait))
     except Exception as error:
         meaning = explained(error)
         if meaning is error:
@@ -112,9 +114,7 @@ def call(
         raise meaning from error
 
 
-def _send(command: Command, wait: Wait | None) -> Op[Any]:
-    if wait is None:
-        return (yield command)
+def _confirmed(command: Command, wait: Wait) -> Op[Any]:
     reply, replicas = yield [command, ("WAIT", wait.replicas, wait.milliseconds)]
     for result in (reply, replicas):
         if isinstance(result, Exception):
