@@ -66,6 +66,8 @@ async def drive(client: AsyncClient, operation: Op[T]) -> T:
     except StopIteration as end:
         answer: T = end.value
         return answer
+    finally:
+        operation.close()  # it learns at once that it was interrupted or cancelled
 
 
 async def _execute(client: AsyncClient, step: Step) -> Any:

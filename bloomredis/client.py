@@ -53,6 +53,8 @@ def drive(client: SyncClient, operation: Op[T]) -> T:
     except StopIteration as end:
         answer: T = end.value
         return answer
+    finally:
+        operation.close()  # it learns at once that it was interrupted or cancelled
 
 
 def _execute(client: SyncClient, step: Step) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Protocol
 
 from mmh3 import hash_bytes
@@ -48,6 +48,11 @@ class Layout(Protocol):
         """Return what the scripts are sent for many items, by the way that is fastest for many."""
 
 
+@cache
+def _packer(numbers: int) -> struct.Struct:
+    return struct.Struct(f"<{numbers}I")
+
+
 @dataclass(frozen=True)
 class Classic:
     """Bloom's own layout: `num_hashes` bits anywhere among `num_bits`.  The least memory."""
@@ -56,10 +61,6 @@ class Classic:
     num_hashes: int
 
     name = "classic"
-
-    @cached_property
-    def _packer(self) -> struct.Struct:
-        return struct.Struct(f"<{self.num_hashes}I")
 
     @property
     def item_bytes(self) -> int:
@@ -72,7 +73,9 @@ class Classic:
 
     def pack_one(self, item: bytes) -> bytes:
         """Return one item's offsets as little-endian u32."""
-        return self._packer.pack(*hashing.probes(hash_bytes(item), self.num_bits, self.num_hashes))
+        return _packer(self.num_hashes).pack(
+            *hashing.probes(hash_bytes(item), self.num_bits, self.num_hashes)
+        )
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the offsets of all items as little-endian u32, item after item."""

@@ -60,10 +60,13 @@ def client(request: pytest.FixtureRequest, servers: Callable[[str], Server]) -> 
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def any_server(servers: Callable[[str], Server]) -> Server:
-    """One real server, for facts that no server can change."""
-    return servers("valkey-9")
+    """One real server, empty, for facts that no server can change."""
+    found = servers("valkey-9")
+    with found.client() as client:
+        client.flushall()
+    return found
 
 
 @pytest.fixture(params=DRIVERS)

@@ -1,0 +1,92 @@
+"""`bloomredis demo`: workers race over one stream of clicks, and each click is processed once."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from bloomredis.cli.output import write
+from bloomredis.cli.race import Race, RaceError, Result, run, stream
+from bloomredis.cli.server import Url, connect, redacted, scheme
+from bloomredis.cli.stopping import Stop
+
+
+def demo(
+    *,
+    url: Url = "embedded://",
+    events: Annotated[int, typer.Option(min=1, help="Length of the stream.")] = 200_000,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that race.")] = 4,
+    error_rate: Annotated[float, typer.Option(help="The filter's false-positive rate.")] = 0.001,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, another stream.")] = 1,
+) -> None:
+    """Let worker processes race over a stream of clicks with redeliveries, and count who processed what."""
+    if scheme(url) == "memory":
+        raise ValueError("memory:// lives in one process and the demo starts several; try embedded://")
+    with Stop().waiting():
+        client = connect(url)
+        race = Race(
+            url=_shared(url, client),
+            name=f"bloomredis:demo:{secrets.token_hex(8)}",
+            capacity=int(stream(events, seed).max()) + 1,
+            error_rate=error_rate,
+            events=events,
+            workers=workers,
+            seed=seed,
+        )
+        server = f"{_server(client)} at {redacted(url)}"
+        write(f"Worker processes: {workers}; seed: {seed}; server: {server}\n\n".encode())
+        result = _held(client, race)
+        write(_table(race, result).encode())
+    if result.twice:
+        raise RaceError(f"{result.twice} clicks were processed twice, which must never happen")
+
+
+def _held(client: Any, race: Race) -> Result:
+    """Run the race on a filter that exists for just that time."""
+    seen = race.filter(client)
+    try:
+        seen.reserve()
+        return run(race)
+    finally:
+        seen.delete()
+
+
+def _shared(url: str, client: Any) -> str:
+    """Return a URL under which other processes find the same server."""
+    if scheme(url) != "embedded":
+        return url
+    return f"unix://{quote(client.connection_pool.connection_kwargs['path'])}"
+
+
+def _server(client: Any) -> str:
+    found = client.info("server")
+    if "valkey_version" in found:
+        return f"Valkey {found['valkey_version']}"
+    return f"Redis {found['redis_version']}"
+
+
+def _table(race: Race, result: Result) -> str:
+    from rich.console import Console  # noqa: PLC0415 - only once there is something to print
+    from rich.table import Table  # noqa: PLC0415
+
+    missed = f"{result.missed / race.capacity:.3%} of all clicks; error rate when full: {race.error_rate:.3%}"
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(justify="right", style="bold")
+    table.add_column(style="dim")
+    table.add_row("events", f"{race.events:,}", "clicks and redeliveries, dealt out in turn")
+    table.add_row("distinct clicks", f"{race.capacity:,}", "capacity of the filter")
+    table.add_row("processed once", f"{result.once:,}")
+    table.add_row(
+        "processed twice", f"{result.twice:,}", "must be 0", style="red" if result.twice else "green"
+    )
+    table.add_row("missed", f"{result.missed:,}", missed)
+    table.add_row("events per second", f"{race.events / result.seconds:,.0f}")
+    console = Console(file=sys.stdout, highlight=False)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()

@@ -1,0 +1,52 @@
+"""Which server a command works on, and how its URL is shown without the password."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+_OPTION = typer.Option(
+    "--url",
+    envvar="BLOOMREDIS_URL",
+    help="The server: redis://, rediss://, valkey://, unix://, embedded://, embedded:///dir or memory://.",
+)
+Url = Annotated[str, _OPTION]
+OptionalUrl = Annotated[str | None, _OPTION]
+
+
+def connect(url: str, *, retries: int = 0) -> Any:
+    """Return a client of the server at `url`; no error says its password.
+
+    :param retries: how often a command is sent again that was not answered; more than 0 is right for
+        a filter that is `retry_safe`, as the repeat of any other add calls its items old.
+    """
+    from redis.backoff import ExponentialBackoff  # noqa: PLC0415 - for --help to be quick
+    from redis.retry import Retry  # noqa: PLC0415
+
+    from bloomredis import embedded  # noqa: PLC0415
+
+    _check_userinfo(url)
+    return embedded.connect(url, retry=Retry(ExponentialBackoff(cap=1, base=0.05), retries))
+
+
+def scheme(url: str) -> str:
+    """Return what stands before the colon."""
+    return url.partition(":")[0].lower()
+
+
+def redacted(url: str) -> str:
+    """Return `url` without user, password and options, even where they break its syntax."""
+    userinfo, at, place = url.partition("://")[2].rpartition("@")
+    if "?" in userinfo:
+        place = ""
+    return f"{scheme(url)}://{'***@' if at else ''}{place.partition('?')[0]}"
+
+
+def _check_userinfo(url: str) -> None:
+    """Raise where a stray character would make part of the password the name of the host."""
+    rest = url.partition("://")[2]
+    host = re.split("[/?#]", rest)[0]
+    if host and "@" in rest and "@" not in host:
+        raise ValueError(f"{redacted(url)} would be misread; in a password, write / ? # @ as %2F %3F %23 %40")
