@@ -120,7 +120,8 @@ class _Carriage:
             return self._travel_alone(items, alone(argument))
         future: asyncio.Future[Any] = loop.create_future()
         self._queue.append(_Passenger(items, source, future))
-        self._schedule()
+        if not self._scheduled:
+            self._schedule()
         return future
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -177,31 +178,23 @@ class _Carriage:
     def _schedule(self) -> None:
         # Departure is left to the end of the loop's turn, so that all tasks that are being woken up
         # now get on board.
-        if not self._scheduled and self._queue and self._batches < MOST_UNDER_WAY:
+        if self._queue and self._batches < MOST_UNDER_WAY and not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._depart)
 
     def _depart(self) -> None:
         self._scheduled = False
-        while self._batches < MOST_UNDER_WAY and (batch := self._boarding()):
-            self._take_off(gathered(batch))
-            task = asyncio.get_running_loop().create_task(self._travel(batch))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    def _boarding(self) -> list[_Passenger]:
-        """Take half of all calls, so that two halves take turns in the server and here.
-
-        It stops before an item that is under way, so that equal items are answered in the order of
-        their calls, and leaves behind those who have been cancelled.
-        """
-        queue = self._queue
-        half = (len(queue) + len(self._items) + 1) // 2
-        batch = take(queue, min(MOST_ITEMS, max(FEWEST_ITEMS, half)), self._is_barred)
-        return [passenger for passenger in batch if not passenger.future.done()]
-
-    def _is_barred(self, passenger: _Passenger) -> bool:
-        return not self._items.isdisjoint(passenger.items)
+        while self._queue and self._batches < MOST_UNDER_WAY:
+            # Half of all calls, so that two halves take turns in the server and here.
+            half = (len(self._queue) + len(self._items) + 1) // 2
+            taken = take(self._queue, min(MOST_ITEMS, max(FEWEST_ITEMS, half)), self._items)
+            if not taken:
+                return  # the landing of what bars it schedules the next departure
+            if batch := [passenger for passenger in taken if not passenger.future.done()]:
+                self._take_off(gathered(batch))
+                task = asyncio.get_running_loop().create_task(self._travel(batch))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
 
 
 def run(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeVar
 
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
@@ -35,16 +36,21 @@ class Waiting:
 W = TypeVar("W", bound=Waiting)
 
 
-def take(queue: deque[W], most: int = MOST_ITEMS, barred: Callable[[W], bool] = lambda _: False) -> list[W]:
+def take(
+    queue: deque[W], most: int = MOST_ITEMS, under_way: AbstractSet[str | bytes] = frozenset()
+) -> list[W]:
     """Take the calls that leave together: up to `most` items, or one call with more.
 
-    The first that is barred stays, and so do those behind it.
+    A call with an item that is under way stays, and so do those behind it: equal items are answered in
+    the order of their calls.
     """
     batch: list[W] = []
     count = 0
-    while queue and not barred(queue[0]):
-        count += len(queue[0].items)
-        if batch and count > most:
+    free = under_way.isdisjoint
+    while queue:
+        call = queue[0]
+        count += len(call.items)
+        if (count > most and batch) or not free(call.items):
             break
         batch.append(queue.popleft())
     return batch

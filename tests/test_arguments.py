@@ -18,6 +18,9 @@ class NoClient:
     def execute_command(self, *args: object, **options: object) -> None:
         raise AssertionError(f"I/O happened: {args!r}")
 
+    def pipeline(self, *, transaction: bool) -> None:
+        raise AssertionError("I/O is about to happen")
+
 
 @pytest.mark.parametrize(
     ("arguments", "error", "seen"),
@@ -76,7 +79,7 @@ def test_bad_items(call: Callable[[BloomFilter], object]) -> None:
 def test_an_empty_batch_does_no_io() -> None:
     """Neither an empty list nor an exhausted generator is worth a round trip."""
     f = BloomFilter(NoClient(), "f", capacity=10, error_rate=0.1)
-    assert f.add_many([]) == f.contains_many(x for x in ()) == list(f.dedupe([])) == []
+    assert f.add_many([]) == f.contains_many(iter(())) == list(f.dedupe([])) == []
 
 
 def test_an_asyncio_client_is_refused() -> None:

@@ -141,6 +141,21 @@ def test_cancelled_callers_disturb_nobody(server: Server) -> None:
     with_filter(server, use)
 
 
+def test_a_queue_of_cancelled_callers_is_no_obstacle(any_server: Server) -> None:
+    """Those behind a whole batch of cancelled calls are answered."""
+
+    async def use(_: Any, f: BloomFilter) -> None:
+        await f.reserve()
+        gone = [asyncio.ensure_future(f.add(f"gone-{i}")) for i in range(2000)]
+        stays = [asyncio.ensure_future(f.add(f"stays-{i}")) for i in range(20)]
+        await asyncio.sleep(0)
+        for task in gone:
+            task.cancel()
+        assert await asyncio.wait_for(asyncio.gather(*stays), 10) == [True] * 20
+
+    with_filter(any_server, use)
+
+
 def test_a_cancelled_lone_call_may_be_made_again(any_server: Server) -> None:
     """Cancelled while it was under way, an item is still new for the one who asks again."""
 

@@ -76,13 +76,13 @@ def test_every_way_of_installing_finds_the_scripts(kind: str, dist: Path, tmp_pa
     """A wheel, an sdist and an editable install each load every script, away from the checkout."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "v"], check=True)
     python = tmp_path / "v" / "bin" / "python"
-    what = {
+    ways: dict[str, list[str | Path]] = {
         "wheel": [next(dist.glob("*.whl"))],
         "sdist": [next(dist.glob("*.tar.gz"))],
         "editable": ["--editable", ROOT],
-    }[kind]
+    }
     subprocess.run(
-        [*INSTALL, "--python", python, "install", "--no-deps", "--no-build-isolation", *what],
+        [*INSTALL, "--python", python, "install", "--no-deps", "--no-build-isolation", *ways[kind]],
         check=True,
         env={"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": "/usr/bin:/bin"},
     )
