@@ -87,7 +87,8 @@ class _Passenger(Waiting):
     def __init__(
         self, items: Sequence[str | bytes], source: Sequence[Any] | None, future: asyncio.Future[Any]
     ) -> None:
-        super().__init__(items, source)
+        self.items = items
+        self.source = source
         self.future = future
 
 

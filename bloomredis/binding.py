@@ -17,15 +17,17 @@ C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Named(Protocol):
-    """Operations on something that has a name."""
+class Operations(Protocol):
+    """What the operations say of themselves."""
+
+    min_replicas: int
 
     @property
     def name(self) -> str:
-        """The name of its key."""
+        """The name of the filter's key."""
 
 
-O = TypeVar("O", bound=Named)  # noqa: E741 - the operations
+O = TypeVar("O", bound=Operations)  # noqa: E741 - the operations
 
 
 class Bound(Generic[C, O]):
@@ -35,6 +37,9 @@ class Bound(Generic[C, O]):
     """
 
     def __init__(self, client: C, operations: O) -> None:
+        if operations.min_replicas and hasattr(client, "get_node_from_key"):
+            # WAIT has no key, so a cluster client may send it to another node than the write.
+            raise ValueError(f"min_replicas={operations.min_replicas} needs a client of a single server")
         self._client = client
         self._operations = operations
         self._bind()

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
-from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
+from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, FilterOperations, listed
 from bloomredis.hashing import Item
 from bloomredis.pipelines import AnyPipeline
@@ -72,7 +72,8 @@ class _Turn(Waiting):
     __slots__ = ("batch", "lock", "outcome", "wakes")
 
     def __init__(self, items: Sequence[str | bytes], source: Sequence[Any] | None) -> None:
-        super().__init__(items, source)
+        self.items = items
+        self.source = source
         self.lock = threading.Lock()
         self.lock.acquire()
         self.outcome: Any = None
@@ -99,6 +100,9 @@ class _Carriage:
 
     The next batch leaves when all threads of the last one have got away, so that those which come back
     at once are on board.  They are woken a few at a time, since they run one at a time.
+
+    The main thread goes alone: Ctrl-C and signal handlers interrupt it anywhere, so no other thread may
+    rely on it.
     """
 
     def __init__(
@@ -127,6 +131,8 @@ class _Carriage:
         argument: object,
     ) -> Any:
         """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch."""
+        if threading.current_thread() is threading.main_thread():
+            return drive(self._client, alone(argument))
         with self._mutex:
             turn = _Turn(items, source) if self._busy else None
             if turn is not None:
@@ -137,22 +143,15 @@ class _Carriage:
                 return drive(self._client, alone(argument))
             finally:
                 self._depart()
-        try:
-            turn.lock.acquire()
-        finally:  # a Ctrl-C may end the wait, too, but others may rely on this thread
-            self._get_away(turn)
+        turn.lock.acquire()
+        self._get_away(turn)
         if isinstance(turn.outcome, Exception):
             raise turn.outcome
         return turn.outcome
 
     def _get_away(self, turn: _Turn) -> None:
         batch = turn.batch
-        if batch is None:
-            with self._mutex:
-                batch = turn.batch
-                if batch is None:
-                    self._queue.remove(turn)  # it gave up before its batch left
-                    return
+        assert batch is not None  # noqa: S101 - only a departure or a landing releases the lock
         if turn is batch.turns[0]:
             self._travel(batch)
         elif turn.wakes is not None:
@@ -162,20 +161,17 @@ class _Carriage:
 
     def _travel(self, batch: _Batch) -> None:
         turns = batch.turns
-        answers: list[bool] | Exception = OutcomeUnknownError(
-            "the thread that carried this call was interrupted"
-        )
+        answers: list[bool] | Exception
         try:
             answers = drive(self._client, self._verb(gathered(turns)))
         except Exception as error:
             answers = error
-        finally:
-            for turn, outcome in outcomes(self._operations, turns, answers):
-                turn.outcome = outcome
-            for turn, later in zip(turns[1:], turns[1 + WOKEN_TOGETHER :], strict=False):
-                turn.wakes = later
-            for turn in turns[1 : 1 + WOKEN_TOGETHER]:
-                turn.lock.release()
+        for turn, outcome in outcomes(self._operations, turns, answers):
+            turn.outcome = outcome
+        for turn, later in zip(turns[1:], turns[1 + WOKEN_TOGETHER :], strict=False):
+            turn.wakes = later
+        for turn in turns[1 : 1 + WOKEN_TOGETHER]:
+            turn.lock.release()
 
     def _depart(self) -> None:
         """Hand what waits to the thread of the first call, which carries it."""

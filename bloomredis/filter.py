@@ -56,10 +56,10 @@ class FilterOperations:
     :param retry_safe: let a call that is sent again get the answer of its first execution, so that a
         lost reply never turns into "already there".
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param coalesce: let concurrent calls share round trips: of tasks in asyncio, where None means True,
-        or of threads, where None means False.
+    :param coalesce: let concurrent calls share round trips: those of tasks in asyncio, where None means
+        True, or of threads other than the main one, where None means False.
     :param min_replicas: replicas that must have a write before the call returns; fewer raise
-        `OutcomeUnknownError`.
+        `OutcomeUnknownError`.  Not with a cluster client.
     :param replica_timeout: seconds to wait for them.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
@@ -95,6 +95,7 @@ class FilterOperations:
         self._receipts = Receipts(self._stored.key)
         self._retry_safe = retry_safe
         self._pipelines = Pipelines(self._receipts)
+        self.min_replicas = min_replicas
         self._custom_encode = encode
         self.coalesce = coalesce
 

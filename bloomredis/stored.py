@@ -14,7 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bloomredis import header, layouts, protocol, scripts
-from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import (
+    FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
+    OutcomeUnknownError,
+)
 from bloomredis.header import Header
 from bloomredis.layouts import Layout
 from bloomredis.protocol import Op, Refusal, Wait
@@ -176,8 +181,8 @@ class StoredFilter:
         except Refusal as refusal:
             raise self._explained(refusal) from refusal
         except protocol.Unanswered as unanswered:
-            # Neither of these calls leaves anything in doubt: the client's own error says it best.
-            raise unanswered.__cause__ or unanswered from None
+            # Either call may be made again without a doubt: the client's own error says it best.
+            raise unanswered.__cause__ or OutcomeUnknownError(str(unanswered)) from None
 
     def _lose(self, what: str, opened: Opened) -> Op[Opened]:
         """Raise `FilterLostError`, or go on with what is there now as `on_lost` says."""

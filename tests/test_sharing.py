@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import pickle
+import subprocess
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -71,6 +73,50 @@ def test_coalescing_threads_get_their_own_errors(client: redis.Redis) -> None:
 
     race_threads(lose, 8)
     assert len({id(error) for error in errors}) == 8
+
+
+_INTERRUPTED = """
+import _thread, sys, threading, redis
+from bloomredis import BloomFilter
+client = redis.Redis(unix_socket_path=sys.argv[1])
+f = BloomFilter(client, "int", capacity=1000, error_rate=0.01, coalesce=True)
+f.reserve()
+stop = threading.Event()
+def work(worker):
+    i = 0
+    while not stop.is_set():
+        f.add(f"{worker}-{i}")
+        i += 1
+threads = [threading.Thread(target=work, args=(worker,)) for worker in range(6)]
+for thread in threads:
+    thread.start()
+for round_ in range(20):
+    timer = threading.Timer(0.01, _thread.interrupt_main)
+    timer.start()
+    try:
+        for i in range(10**9):
+            f.add(f"main-{round_}-{i}")
+    except KeyboardInterrupt:
+        pass
+    timer.join()
+stop.set()
+for thread in threads:
+    thread.join()
+f.add("end")
+print("all ended")
+"""
+
+
+def test_ctrl_c_in_one_thread_leaves_no_other_waiting(any_server: Server) -> None:
+    """A thread that is interrupted in add() lets those that rely on it go on."""
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, any_server.socket],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "all ended\n", done.stderr
 
 
 def adds_every_way(url: str, items: Sequence[str], worker: int, *, name: str) -> list[bool]:
