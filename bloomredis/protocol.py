@@ -63,6 +63,14 @@ _CLASSES: Final = {
     "ClusterDownError": "CLUSTERDOWN",
     "MasterDownError": "MASTERDOWN",
 }
+_TEXTS: Final = {
+    # Said without the word: of a command inside a script (6.2 and 7.0; from 7.2 on), and by the
+    # handshake of an asyncio client.
+    "can't run this command": "NOPERM",
+    "ACL failure in script": "NOPERM",
+    "invalid username-password pair": "NOAUTH",
+    "HELLO must be called with the client already authenticated": "NOAUTH",
+}
 _ADVICE: Final = {
     "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter",
     "READONLY": "it is a read-only replica: connect to the primary (after a failover, reconnect)",
@@ -136,7 +144,11 @@ def word_of(error: Exception) -> str:
     for name, word in _CLASSES.items():
         if name in names:
             return word
-    match = None if _is_silence(error) else _WORD.search(str(error))
+    text = str(error)
+    for phrase, word in _TEXTS.items():
+        if phrase in text:
+            return word
+    match = None if _is_silence(error) else _WORD.search(text)
     return match[0] if match else ""
 
 

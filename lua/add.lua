@@ -18,15 +18,21 @@
 -- include: receipts
 
 local key, receipt, earlier_receipt = KEYS[1], KEYS[2], KEYS[3]
-local identity, packed, number, earlier_number, place = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local identity, packed, number, earlier_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local place = read_number(ARGV[5], 0)
 
+if receipt and not number or earlier_receipt and not (earlier_number and place) then
+  return redis.error_reply('BLOOMARGUMENT a call with a receipt needs its number, one with an earlier call its place')
+end
 local kept = recall(receipt, number)
 if kept then
   return answer(kept)
 end
 local earlier = recall(earlier_receipt, earlier_number)
-if earlier then
+if earlier and place < #earlier then
   return answer(earlier:sub(place + 1, place + 1))
+elseif earlier then
+  return redis.error_reply('BLOOMARGUMENT the earlier call had no item at this place')
 end
 local header, refusal = check_identity(key, identity)
 if not header then
@@ -41,7 +47,7 @@ local answers, added = {}, 0
 for first = 1, total, num_hashes do
   local new = '0'
   for i = first, first + num_hashes - 1 do
-    if redis.call('SETBIT', key, offsets[i], 1) == 0 then
+    if redis.call('SETBIT', key, offsets[i], '1') == 0 then
       new = '1'
     end
   end

@@ -9,10 +9,13 @@
 -- include: numbers
 -- include: header
 
-local key, identity, ttl = KEYS[1], ARGV[1], ARGV[2]
+local key, identity, ttl = KEYS[1], ARGV[1], read_number(ARGV[2], 1)
 
 local header, refusal = check_identity(key, identity)
 if not header then
   return refusal
+end
+if not ttl then
+  return redis.error_reply('BLOOMARGUMENT the time to live is no number of milliseconds above 0')
 end
 return redis.call('PEXPIRE', key, ttl)

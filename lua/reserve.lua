@@ -10,11 +10,13 @@
 -- include: header
 -- include: create
 
-local key, template, ttl = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local key, template, ttl = KEYS[1], ARGV[1], read_number(ARGV[2], 0)
 
 local malformed = check_template(template)
 if malformed then
   return malformed
+elseif not ttl then
+  return redis.error_reply('BLOOMARGUMENT the time to live is no number of milliseconds')
 end
 
 if redis.call('EXISTS', key) == 0 then

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,20 +62,66 @@ def test_a_missing_permission_is_explained(bloom: Any, server: Server) -> None:
         assert f.add("b")
 
 
-def test_a_wrong_password_is_explained_and_not_repeated(server: Server) -> None:
+@pytest.mark.parametrize("login", [{"username": "somebody", "password": "hunter2"}, {}])
+def test_a_failed_login_is_explained(bloom: Any, server: Server, login: dict[str, str]) -> None:
     """The error says what to do and does not print the password."""
     with server.client() as admin:
         admin.acl_setuser("somebody", enabled=True, passwords=["+right"], keys=["*"], categories=["+@all"])
-        f = BloomFilter(
-            server.client(username="somebody", password="hunter2"),  # noqa: S106 - the wrong one
-            "seen",
-            capacity=10,
-            error_rate=0.1,
-        )
-        with pytest.raises(ServerRefusedError, match="password") as caught:
-            f.add("a")
-        assert "hunter2" not in str(caught.value)
-        admin.acl_deluser("somebody")
+        admin.acl_setuser("default", enabled=True, reset_passwords=True, passwords=["+right"])
+        try:
+            f = make(bloom, server.client(retry=None, **login))
+            with pytest.raises(ServerRefusedError, match="password") as caught:
+                f.add("a")
+            assert caught.value.word == "NOAUTH"
+            assert "hunter2" not in str(caught.value)
+        finally:
+            admin.acl_setuser("default", enabled=True, nopass=True, categories=["+@all"])
+            admin.acl_deluser("somebody")
+
+
+def test_a_command_that_is_denied_inside_a_script(bloom: Any, server: Server) -> None:
+    """It is explained as well, though the servers do not say the word."""
+    with server.client() as admin:
+        f = make(bloom, admin)
+        f.add("a")
+        admin.acl_setuser("default", enabled=True, nopass=True, categories=["+@all"], commands=["-setbit"])
+        try:
+            with pytest.raises(ServerRefusedError, match="ACL") as caught:
+                f.add("b")
+        finally:
+            admin.acl_setuser("default", enabled=True, nopass=True, categories=["+@all"])
+        assert caught.value.word == "NOPERM"
+        assert f.add("b")
+
+
+def acl_rule() -> list[str]:
+    """Return the rule that the README gives, for a filter named `seen`."""
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    found = re.search(r"ACL SETUSER worker on >secret (.*?)\n```", readme, re.DOTALL)
+    assert found
+    return found[1].replace("\\\n", " ").split()
+
+
+def test_the_readmes_acl_rule_suffices(server: Server) -> None:
+    """Everything works for a user who may do just that."""
+    with server.client() as admin:
+        admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", *acl_rule())
+        with server.client(username="worker", password="secret") as client:  # noqa: S106 - of this test
+            f = make(BloomFilter, client, ttl=100)
+            assert f.add_many(["a", "b", "a"]) == [True, True, False]
+            assert f.add("c")
+            assert f.contains_many(["a", "x"]) == [True, False]
+            f.expire(50)
+            assert f.info().count == 3
+            pipe = client.pipeline(transaction=False)
+            f.queue_add(pipe, "d")
+            assert pipe.execute() == [1]
+            f.clear()
+            assert f.approximate_count() == 0
+            assert f.delete()
+            with pytest.raises(ServerRefusedError):
+                BloomFilter(client, "another", capacity=10, error_rate=0.1).add("a")
+        admin.acl_deluser("worker")
 
 
 @pytest.mark.parametrize("lose", ["delete", "clear"])

@@ -3,6 +3,14 @@
 
 local struct = rawget(_G, 'struct')
 
+-- The whole number that an argument holds as decimal text, or nil if it holds none from `least` up.
+local function read_number(argument, least)
+  local number = tonumber(argument)
+  if number and number >= least and number < 2 ^ 53 and number % 1 == 0 then
+    return number
+  end
+end
+
 -- The unsigned big-endian number in the eight bytes from `first` on.
 local function read_u64(bytes, first)
   if struct then

@@ -1,0 +1,153 @@
+"""Malformed arguments straight to the scripts: an error each time, and no bit changed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BloomFilter, scripts
+from tests.servers import Server
+
+RANDOM = random.Random(1)
+LANE = b"{seen}:receipt:0123456789abcdef-0"
+
+
+def u32(*offsets: int) -> bytes:
+    return b"".join(offset.to_bytes(4, "little") for offset in offsets)
+
+
+@pytest.fixture
+def stored(server: Server) -> Iterator[tuple[redis.Redis, bytes]]:
+    """A client whose server has a filter, and the filter's identity."""
+    with server.client() as client:
+        BloomFilter(client, "seen", capacity=10_000, error_rate=1e-9).add("a")
+        yield client, client.getrange("seen", 0, 55)
+
+
+def refused(client: redis.Redis, verb: str, keys: list[bytes], arguments: list[Any]) -> None:
+    """Check that a script refuses a call and leaves the filter as it was."""
+    before = client.dump("seen")
+    with pytest.raises(redis.ResponseError):
+        client.eval(scripts.load(verb).text, len(keys), *keys, *arguments)
+    assert client.ping()
+    assert client.dump("seen") == before
+
+
+BAD_IDENTITIES = [b"", b"x", bytes(55), bytes(56), bytes(57), RANDOM.randbytes(56), RANDOM.randbytes(64)]
+HASHES = 30  # of a filter with this error rate
+BAD_OFFSETS = {
+    "none": b"",
+    "a byte": b"\0",
+    "one offset": u32(0),
+    "a byte short": u32(*range(HASHES))[:-1],
+    "a byte long": u32(*range(HASHES)) + b"\0",
+    "an item and a half": u32(*range(HASHES * 3 // 2)),
+    "out of range": u32(*range(HASHES - 1), 2**32 - 1),
+    "just out of range": u32(*range(HASHES - 1), 10_000 * 64),
+    "a later one out of range": u32(*range(HASHES * 50 - 1), 2**31),
+    "too many": u32(*range(HASHES)) * 137,
+    "far too many": u32(*range(HASHES)) * 100_000,
+} | {f"{size} random bytes": RANDOM.randbytes(size) for size in (7, 28, 56, 120, 240, 3600, 12_000, 16_384)}
+
+
+@pytest.mark.parametrize("verb", ["add", "contains"])
+@pytest.mark.parametrize("offsets", BAD_OFFSETS)
+def test_bad_offsets(stored: tuple[redis.Redis, bytes], verb: str, offsets: str) -> None:
+    """Offsets that cannot be right are refused before a bit is touched."""
+    client, head = stored
+    assert client.getrange("seen", 8, 8) == bytes([HASHES])
+    refused(client, verb, [b"seen"], [head, BAD_OFFSETS[offsets]])
+    if verb == "add":
+        refused(client, verb, [b"seen", LANE], [head, BAD_OFFSETS[offsets], 1])
+
+
+@pytest.mark.parametrize("verb", ["add", "contains", "delete", "clear", "expire"])
+def test_bad_identities(stored: tuple[redis.Redis, bytes], verb: str) -> None:
+    """Whoever does not know the filter cannot touch it."""
+    client, head = stored
+    last = {"add": u32(*range(HASHES)), "contains": u32(*range(HASHES)), "expire": 1000}
+    template = head[:40] + bytes(24)
+    for identity in BAD_IDENTITIES:
+        refused(client, verb, [b"seen"], [identity, last.get(verb, template)])
+
+
+@pytest.mark.parametrize("verb", sorted(set(scripts.verbs()) - {"describe", "delete"}))
+@pytest.mark.parametrize("missing", ["all", "but the first"])
+def test_missing_arguments(stored: tuple[redis.Redis, bytes], verb: str, missing: str) -> None:
+    """A call with too few arguments is refused."""
+    client, head = stored
+    refused(client, verb, [b"seen"], [] if missing == "all" else [head])
+
+
+@pytest.mark.parametrize("verb", sorted(scripts.verbs()))
+def test_missing_keys(stored: tuple[redis.Redis, bytes], verb: str) -> None:
+    """A call without a key is refused."""
+    client, head = stored
+    refused(client, verb, [], [head, u32(*range(HASHES)), 1])
+
+
+def test_a_receipt_without_a_number(stored: tuple[redis.Redis, bytes]) -> None:
+    """A lane's call must have a number, and is refused before a bit is touched."""
+    client, head = stored
+    refused(client, "add", [b"seen", LANE], [head, u32(*range(HASHES))])
+
+
+@pytest.mark.parametrize("place", [[], ["x"], [b""], [-2], [5000]])
+def test_a_bad_place_in_an_earlier_call(stored: tuple[redis.Redis, bytes], place: list[Any]) -> None:
+    """A place that the earlier call does not have is refused."""
+    client, head = stored
+    client.set(LANE, "1:101", px=60_000)
+    refused(client, "add", [b"seen", LANE + b"/1/0", LANE], [head, u32(*range(HASHES)), 1, 1, *place])
+
+
+@pytest.mark.parametrize("ttl", ["x", "", "1e400", "-1", "0"])
+def test_a_bad_time_to_live(stored: tuple[redis.Redis, bytes], ttl: str) -> None:
+    """A time that is none neither expires nor deletes the filter."""
+    client, head = stored
+    refused(client, "expire", [b"seen"], [head, ttl])
+
+
+def bad_templates(head: bytes) -> dict[str, bytes]:
+    """Headers that no filter can have, made from one that is good."""
+    good = head + bytes(8)
+    return {
+        "empty": b"",
+        "short": good[:-1],
+        "long": good + b"\0",
+        "random": RANDOM.randbytes(64),
+        "no bits": good[:16] + bytes(8) + good[24:],
+        "too many bits": good[:16] + b"\xff" * 8 + good[24:],
+        "no hashes": good[:8] + b"\0" + good[9:],
+    }
+
+
+KINDS = list(bad_templates(bytes(56)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bad_templates_for_reserve(stored: tuple[redis.Redis, bytes], kind: str) -> None:
+    """Nothing is created from what is no header."""
+    client, head = stored
+    refused(client, "reserve", [b"other"], [bad_templates(head)[kind], 0])
+    assert not client.exists("other")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bad_templates_for_clear(stored: tuple[redis.Redis, bytes], kind: str) -> None:
+    """A filter is not replaced by what is no header."""
+    client, head = stored
+    template = bad_templates(head[:40] + b"another!" + head[48:])[kind]
+    refused(client, "clear", [b"seen"], [head, template])
+
+
+@pytest.mark.parametrize("ttl", [[], ["x"], ["1e400"], [-5]])
+def test_a_bad_time_to_live_for_reserve(stored: tuple[redis.Redis, bytes], ttl: list[Any]) -> None:
+    """Nothing is created that should expire and cannot."""
+    client, head = stored
+    with pytest.raises(redis.ResponseError):
+        client.eval(scripts.load("reserve").text, 1, b"other", head + bytes(8), *ttl)
+    assert not client.exists("other")
