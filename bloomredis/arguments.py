@@ -32,6 +32,11 @@ def template(capacity: int | None, error_rate: float | None, layout: str | None)
     if capacity is None or error_rate is None:
         missing = "capacity" if capacity is None else "error_rate"
         raise ValueError(f"capacity and error_rate go together; {missing} is missing")
+    return new_header(capacity, error_rate, layout)
+
+
+def new_header(capacity: int, error_rate: float, layout: str | None) -> Header:
+    """The header of a new filter; `ValueError` if one key cannot hold it."""
     count = sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
     planned = layouts.plan(layout or layouts.DEFAULT, count, rate)

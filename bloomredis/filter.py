@@ -251,13 +251,12 @@ class FilterOperations:
         call = lane.next_call()
         try:
             reply = yield from self._stored.run(_ADD, opened, (packed, call), (lane.key,))
-        except Unanswered as unanswered:
-            self._receipts.doubt(packed, opened.layout.item_bytes, lane.name, call)
-            raise _unknown(self.name, unanswered, str(Place(lane.name, call, 0))) from unanswered
-        except (ServerRefusedError, GeneratorExit) as error:
+        except (Unanswered, ServerRefusedError, GeneratorExit) as error:
             # GeneratorExit: the driver was interrupted or cancelled while the call was under way.
             if not (isinstance(error, ServerRefusedError) and error.word in protocol.DEFINITE):
                 self._receipts.doubt(packed, opened.layout.item_bytes, lane.name, call)
+            if isinstance(error, Unanswered):
+                raise _unknown(self.name, error, str(Place(lane.name, call, 0))) from error
             raise
         self._receipts.give_back(lane)
         return reply

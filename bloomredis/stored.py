@@ -133,9 +133,7 @@ class StoredFilter:
                 what = _LOSSES[refusal.word].format(self.name)
             opened = yield from self._lose(what, opened)
 
-    def replace(
-        self, script: scripts.Script, arguments: Callable[[Header], Arguments], keys: Sequence[bytes] = ()
-    ) -> Op[Any]:
+    def replace(self, script: scripts.Script, arguments: Callable[[Header], Arguments]) -> Op[Any]:
         """Run a script on whatever generation is stored, which may change in between."""
         while True:
             found = yield from self.describe()
@@ -143,7 +141,7 @@ class StoredFilter:
                 return (
                     yield from protocol.call(
                         script,
-                        [self.key, *keys],
+                        [self.key],
                         [found.header.identity, *arguments(found.header)],
                         self._wait,
                     )

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bloomredis import layouts, sizing
+from bloomredis import arguments
 from bloomredis.cli.output import show, write
-from bloomredis.header import Header
 
 
 def plan(
@@ -27,21 +26,11 @@ def plan(
 
 
 def _plan(capacity: int, error_rate: float) -> dict[str, int | float]:
-    sizing.checked_capacity(capacity)
-    sizing.checked_error_rate(error_rate)
-    layout = layouts.plan(layouts.DEFAULT, capacity, error_rate)
-    head = Header(
-        layout=layout.name,
-        num_hashes=layout.num_hashes,
-        num_bits=layout.num_bits,
-        capacity=capacity,
-        error_rate=error_rate,
-        generation=bytes(8),
-    )
+    head = arguments.new_header(capacity, error_rate, None)
     return {
-        "num_bits": layout.num_bits,
-        "num_hashes": layout.num_hashes,
-        "bits_per_item": round(layout.num_bits / capacity, 2),
+        "num_bits": head.num_bits,
+        "num_hashes": head.num_hashes,
+        "bits_per_item": round(head.num_bits / capacity, 2),
         "size_bytes": head.size_bytes,
     }
 
