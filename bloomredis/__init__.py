@@ -1,9 +1,10 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
-from bloomredis.client import BloomFilter
+from bloomredis.client import BloomFilter, Claim
 from bloomredis.errors import (
     BatchInterruptedError,
     BloomError,
+    ClaimLostError,
     FilterLostError,
     FilterMismatchError,
     FilterNotFoundError,
@@ -16,6 +17,8 @@ __all__ = [
     "BatchInterruptedError",
     "BloomError",
     "BloomFilter",
+    "Claim",
+    "ClaimLostError",
     "FilterInfo",
     "FilterLostError",
     "FilterMismatchError",

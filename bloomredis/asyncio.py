@@ -15,13 +15,16 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
+    Generator,
     Iterable,
     Sequence,
 )
+from datetime import timedelta
 from itertools import compress, islice
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
+from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, FilterOperations, listed
@@ -29,7 +32,7 @@ from bloomredis.hashing import Item
 from bloomredis.pipelines import AnyPipeline
 from bloomredis.protocol import Op, Step
 
-__all__ = ["BloomFilter"]
+__all__ = ["BloomFilter", "Claim"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -210,6 +213,56 @@ def run(
     return method
 
 
+class Claim(ClaimView):
+    __doc__ = ClaimView.__doc__
+
+    def __init__(self, client: AsyncClient, operations: FilterOperations, held: Held) -> None:
+        super().__init__(held)
+        self._client = client
+        self._operations = operations
+
+    @documented_by(FilterOperations.commit)
+    async def commit(self) -> None:
+        await drive(self._client, self._operations.commit(self._held))
+
+    @documented_by(FilterOperations.release)
+    async def release(self) -> None:
+        await drive(self._client, self._operations.release(self._held))
+
+    @documented_by(FilterOperations.extend)
+    async def extend(self, lease: float | timedelta) -> None:
+        await drive(self._client, self._operations.extend(self._held, lease))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        if kind is None and self:
+            await self.commit()
+        elif self:
+            try:
+                await self.release()
+            except Exception as failure:
+                self._not_released(failure)
+
+
+class Claiming:
+    """A claim on its way: await it, or enter it with `async with`."""
+
+    def __init__(self, claiming: Coroutine[Any, Any, Claim]) -> None:
+        self._claiming = claiming
+
+    def __await__(self) -> Generator[Any, Any, Claim]:
+        return self._claiming.__await__()
+
+    async def __aenter__(self) -> Claim:
+        self._claim = await self._claiming
+        return self._claim
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        await self._claim.__aexit__(kind, error, traceback)
+
+
 class BloomFilter(Bound[AsyncClient, FilterOperations]):
     __doc__ = FilterOperations.__doc__
 
@@ -285,6 +338,17 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
                 raise
             for item in compress(batch, answers):
                 yield item
+
+    @documented_by(FilterOperations.claim)
+    def claim(self, item: Item, lease: float | timedelta = 30.0) -> Claiming:
+        return Claiming(drive(self._client, self._operations.claim(item, lease, self._claim)))
+
+    @documented_by(FilterOperations.claim_many)
+    async def claim_many(self, items: Iterable[Item], lease: float | timedelta = 30.0) -> list[Claim]:
+        return await drive(self._client, self._operations.claim_many(items, lease, self._claim))
+
+    def _claim(self, held: Held) -> Claim:
+        return Claim(self._client, self._operations, held)
 
     async def queue_add(self, pipe: AnyPipeline, item: Item) -> None:
         """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.

@@ -9,10 +9,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from itertools import compress, islice
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
+from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, FilterOperations, listed
@@ -208,6 +210,39 @@ def run(
     return method
 
 
+class Claim(ClaimView):
+    __doc__ = ClaimView.__doc__
+
+    def __init__(self, client: SyncClient, operations: FilterOperations, held: Held) -> None:
+        super().__init__(held)
+        self._client = client
+        self._operations = operations
+
+    @documented_by(FilterOperations.commit)
+    def commit(self) -> None:
+        drive(self._client, self._operations.commit(self._held))
+
+    @documented_by(FilterOperations.release)
+    def release(self) -> None:
+        drive(self._client, self._operations.release(self._held))
+
+    @documented_by(FilterOperations.extend)
+    def extend(self, lease: float | timedelta) -> None:
+        drive(self._client, self._operations.extend(self._held, lease))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        if kind is None and self:
+            self.commit()
+        elif self:
+            try:
+                self.release()
+            except Exception as failure:
+                self._not_released(failure)
+
+
 class BloomFilter(Bound[SyncClient, FilterOperations]):
     __doc__ = FilterOperations.__doc__
 
@@ -287,6 +322,17 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
                 yield from compress(batch, error.results)
                 raise
             yield from compress(batch, answers)
+
+    @documented_by(FilterOperations.claim)
+    def claim(self, item: Item, lease: float | timedelta = 30.0) -> Claim:
+        return drive(self._client, self._operations.claim(item, lease, self._claim))
+
+    @documented_by(FilterOperations.claim_many)
+    def claim_many(self, items: Iterable[Item], lease: float | timedelta = 30.0) -> list[Claim]:
+        return drive(self._client, self._operations.claim_many(items, lease, self._claim))
+
+    def _claim(self, held: Held) -> Claim:
+        return Claim(self._client, self._operations, held)
 
     def queue_add(self, pipe: AnyPipeline, item: Item) -> None:
         """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -60,14 +61,37 @@ class BatchInterruptedError(BloomError):
     """A batch stopped on its way; ``__cause__`` is what stopped it.
 
     `results` are the answers so far, in order, and `rest` the items without an answer.  Calling
-    ``add_many(error.rest)`` on the same filter object within a minute loses nothing, even where
-    some of them were executed and the answer did not arrive.
+    ``add_many(error.rest)`` (or ``claim_many``) on the same filter object within a minute loses
+    nothing, even where some of them were executed and the answer did not arrive.
     """
 
-    def __init__(self, message: str, results: list[bool], rest: Sequence[Any]) -> None:
+    def __init__(self, message: str, results: list[Any], rest: Sequence[Any]) -> None:
         super().__init__(message)
         self.results = results
         self.rest = rest
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (*self.args, self.results, self.rest)
+
+
+class ClaimLostError(BloomError):
+    """The worker does not hold the item (any more): its lease ran out, or the filter was cleared.
+
+    Nothing was changed.  Another worker may have the item, or may have done it.
+    """
+
+
+@contextmanager
+def interruptible(call: str, answers: list[Any], items: Sequence[Any]) -> Iterator[None]:
+    """Turn what stops a batch into `BatchInterruptedError`, unless no item was touched."""
+    try:
+        yield
+    except Exception as error:
+        if not answers and not isinstance(error, OutcomeUnknownError):
+            raise
+        raise BatchInterruptedError(
+            f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with "
+            f"{call}(error.rest) once the reason is gone: nothing is lost",
+            answers,
+            items[len(answers) :],
+        ) from error

@@ -9,12 +9,8 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from bloomredis import arguments, hashing, header, info, protocol, scripts, sizing
-from bloomredis.errors import (
-    BatchInterruptedError,
-    FilterNotFoundError,
-    OutcomeUnknownError,
-    ServerRefusedError,
-)
+from bloomredis.claims import Claims, Held
+from bloomredis.errors import FilterNotFoundError, ServerRefusedError, interruptible
 from bloomredis.hashing import Item
 from bloomredis.header import Header
 from bloomredis.info import FilterInfo
@@ -30,9 +26,12 @@ Reply = bytes | str | int
 """What add and contains reply: a number for one item, a string of '0' and '1' for more."""
 
 I = TypeVar("I", bound=Item)  # noqa: E741 - the items
+C = TypeVar("C")
 DEDUPE_ITEMS: Final = 1000
 """Items that `dedupe` reads ahead and sends together."""
 
+_AGAIN: Final = "ask again with the token of this error"
+_PLAIN: Final = "a second call may find its own work done"
 _BITCOUNT_BYTES: Final = 4 << 20  # counted at a time, under 2 ms
 
 
@@ -94,6 +93,7 @@ class FilterOperations:
         )
         self._receipts = Receipts(self._stored.key)
         self._retry_safe = retry_safe
+        self._claims = Claims(self._stored, self._receipts, retry_safe=retry_safe)
         self._pipelines = Pipelines(self._receipts)
         self.min_replicas = min_replicas
         self._custom_encode = encode
@@ -152,22 +152,13 @@ class FilterOperations:
         opened = self._stored.opened or (yield from self._stored.open())
         packed = opened.layout.pack(encoded)
         answers: list[bool] = []
-        try:
+        with interruptible("add_many", answers, items):
             for run, place in self._receipts.runs(packed, opened.layout.item_bytes, opened.step):
                 if place is None:
                     reply = yield from self._add(opened, run)
                 else:
                     reply = yield from self._add_again(opened, run, place)
                 answers += _flags(reply)
-        except Exception as error:
-            if not answers and not isinstance(error, OutcomeUnknownError):
-                raise
-            raise BatchInterruptedError(
-                f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with "
-                "add_many(error.rest) once the reason is gone: nothing is lost",
-                answers,
-                items[len(answers) :],
-            ) from error
         return answers
 
     def contains_many(self, items: Iterable[Item]) -> Op[list[bool]]:
@@ -205,6 +196,58 @@ class FilterOperations:
         if self._custom_encode is None and (type(item) is bytes or (type(item) is str and item.isascii())):
             return item
         return self.encode(item)
+
+    # -- claims: check and set in two steps, for workers that may crash in between
+
+    def claim(self, item: Item, lease: float | timedelta, make: Callable[[Held], C]) -> Op[C]:
+        """Hold an item while working on it, unless it is done or another worker holds it.
+
+        Test it first, as a claim that is not held does nothing::
+
+            with seen.claim(url) as claim:
+                if claim:
+                    fetch(url)
+
+        Of concurrent claims on an item one is told `"claimed"`; it is in the filter from its commit on.
+        A worker that crashes loses the item when the lease runs out, and then another may claim it.
+        One round trip, and one more for the commit.
+
+        :param lease: seconds (or a timedelta) for which it is held; `Claim.extend` makes it longer.
+        :raises OutcomeUnknownError: no answer came; a second call answers as this one would have.
+        """
+        duration = arguments.milliseconds("lease", lease)
+        return (yield from self._claims.claim(self.encode(item), item, duration, make))
+
+    def claim_many(
+        self, items: Iterable[Item], lease: float | timedelta, make: Callable[[Held], C]
+    ) -> Op[list[C]]:
+        """Claim items; return a `Claim` of each, in order.  The second of two equal items is busy.
+
+        :raises BatchInterruptedError: it stopped on its way; the error has the claims so far.
+        """
+        duration = arguments.milliseconds("lease", lease)
+        batch = listed(items)
+        encoded = self.encode_all(batch)
+        return (yield from self._claims.claim_many(encoded, batch, duration, make)) if batch else []
+
+    def commit(self, held: Held) -> Op[None]:
+        """Put the item into the filter and drop the claim, in one step.  Nothing to do if it is done.
+
+        :raises ClaimLostError: the claim is not held any more; nothing was changed.
+        :raises OutcomeUnknownError: no answer came; a second call answers as this one would have.
+        """
+        return self._claims.commit(held)
+
+    def release(self, held: Held) -> Op[None]:
+        """Give the item back at once.  Nothing happens if it is not held any more."""
+        return self._claims.release(held)
+
+    def extend(self, held: Held, lease: float | timedelta) -> Op[None]:
+        """Hold the item for `lease` seconds (or a timedelta) from now.
+
+        :raises ClaimLostError: the claim is not held any more.
+        """
+        return self._claims.extend(held, arguments.milliseconds("lease", lease))
 
     def opened(self) -> Op[Opened]:
         """Return what is known of the filter, opening it if it is not yet."""
@@ -256,7 +299,7 @@ class FilterOperations:
             if not (isinstance(error, ServerRefusedError) and error.word in protocol.DEFINITE):
                 self._receipts.doubt(packed, opened.layout.item_bytes, lane.name, call)
             if isinstance(error, Unanswered):
-                raise _unknown(self.name, error, str(Place(lane.name, call, 0))) from error
+                raise error.public(self.name, _AGAIN, str(Place(lane.name, call, 0))) from error
             raise
         self._receipts.give_back(lane)
         return reply
@@ -282,7 +325,7 @@ class FilterOperations:
         try:
             return (yield from self._stored.run(script, opened, values, keys))
         except Unanswered as unanswered:
-            raise _unknown(self.name, unanswered, token) from unanswered
+            raise unanswered.public(self.name, _AGAIN if token else _PLAIN, token) from unanswered
 
     # -- the filter as a whole
 
@@ -334,10 +377,14 @@ class FilterOperations:
         :raises FilterMismatchError: the key holds something else; it is left untouched.
         """
         self._stored.forget()
+        lane = self._receipts.take() if self._retry_safe else None
+        number, keys = ([lane.next_call()], [lane.key]) if lane else ([], [])
         try:
-            yield from self._replace(_DELETE, lambda _: [])
+            yield from self._replace(_DELETE, lambda _: number, keys)
         except FilterNotFoundError:
             return False
+        if lane:
+            self._receipts.give_back(lane)
         return True
 
     def expire(self, seconds: float | timedelta) -> Op[None]:
@@ -346,24 +393,19 @@ class FilterOperations:
         opened = self._stored.opened or (yield from self._stored.open())
         yield from self._mutate(None, _EXPIRE, opened, [ttl])
 
-    def _replace(self, script: scripts.Script, values: Callable[[Header], Arguments]) -> Op[Any]:
+    def _replace(
+        self, script: scripts.Script, values: Callable[[Header], Arguments], keys: Sequence[bytes] = ()
+    ) -> Op[Any]:
         try:
-            return (yield from self._stored.replace(script, values))
+            return (yield from self._stored.replace(script, values, keys))
         except Unanswered as unanswered:
-            raise _unknown(self.name, unanswered, None) from unanswered
+            raise unanswered.public(self.name, _PLAIN) from unanswered
 
     def _ones(self, found: Description) -> Op[int]:
         ones = 0
         for start in range(header.HEADER_BYTES, found.size_bytes, _BITCOUNT_BYTES):
             ones += yield ("BITCOUNT", self._stored.key, start, start + _BITCOUNT_BYTES - 1)
         return ones
-
-
-def _unknown(name: str, unanswered: Unanswered, token: str | None) -> OutcomeUnknownError:
-    again = "ask again with the token of this error" if token else "a second call may find its own work done"
-    return OutcomeUnknownError(
-        f"a call on {name!r} may or may not have been executed ({unanswered}); {again}", token
-    )
 
 
 def listed(items: Iterable[I]) -> list[I]:

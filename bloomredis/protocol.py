@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from bloomredis.errors import ServerRefusedError
+from bloomredis.errors import OutcomeUnknownError, ServerRefusedError
 from bloomredis.scripts import Script
 
 T = TypeVar("T")
@@ -36,6 +36,12 @@ class Refusal(Exception):  # noqa: N818 - it is turned into a public error befor
 
 class Unanswered(Exception):  # noqa: N818 - as above
     """The call was sent, perhaps, and no answer came."""
+
+    def public(self, name: str, again: str, token: str | None = None) -> OutcomeUnknownError:
+        """Return what the caller is told: what is in doubt, and how to ask again."""
+        return OutcomeUnknownError(
+            f"a call on {name!r} may or may not have been executed ({self}); {again}", token
+        )
 
 
 @dataclass(frozen=True, slots=True)

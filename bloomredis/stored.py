@@ -57,6 +57,11 @@ class Opened:
     layout: Layout
     step: int  # packed bytes that one script call takes at most
 
+    @property
+    def generation(self) -> bytes:
+        """The filter's generation, which no other filter has."""
+        return self.identity[40:48]
+
 
 class StoredFilter:
     """The filter under one key, and what this object knows of it."""
@@ -78,7 +83,7 @@ class StoredFilter:
         self._layout = layout
         self._ttl = ttl
         self._on_lost = on_lost
-        self._wait = wait
+        self.wait = wait
         self._lost: str | None = None
 
     def open(self) -> Op[Opened]:
@@ -124,7 +129,7 @@ class StoredFilter:
             try:
                 return (
                     yield from protocol.call(
-                        script, [self.key, *keys], [opened.identity, *arguments], self._wait
+                        script, [self.key, *keys], [opened.identity, *arguments], self.wait
                     )
                 )
             except Refusal as refusal:
@@ -133,7 +138,12 @@ class StoredFilter:
                 what = _LOSSES[refusal.word].format(self.name)
             opened = yield from self._lose(what, opened)
 
-    def replace(self, script: scripts.Script, arguments: Callable[[Header], Arguments]) -> Op[Any]:
+    def replace(
+        self,
+        script: scripts.Script,
+        arguments: Callable[[Header], Arguments],
+        keys: Sequence[bytes] = (),
+    ) -> Op[Any]:
         """Run a script on whatever generation is stored, which may change in between."""
         while True:
             found = yield from self.describe()
@@ -141,9 +151,9 @@ class StoredFilter:
                 return (
                     yield from protocol.call(
                         script,
-                        [self.key],
+                        [self.key, *keys],
                         [found.header.identity, *arguments(found.header)],
-                        self._wait,
+                        self.wait,
                     )
                 )
             except Refusal as refusal:
@@ -171,7 +181,7 @@ class StoredFilter:
         if self._new is None:
             return (yield from self.describe())
         template = replace(self._new, generation=os.urandom(8)).pack()
-        return self.read((yield from self._call(_RESERVE, [template, self._ttl], self._wait)))
+        return self.read((yield from self._call(_RESERVE, [template, self._ttl], self.wait)))
 
     def _call(self, script: scripts.Script, arguments: Arguments, wait: Wait | None = None) -> Op[Any]:
         try:

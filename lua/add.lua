@@ -14,15 +14,16 @@
 
 -- include: numbers
 -- include: header
--- include: offsets
+-- include: items
 -- include: receipts
 
 local key, receipt, earlier_receipt = KEYS[1], KEYS[2], KEYS[3]
 local identity, packed, number, earlier_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local place = read_number(ARGV[5], 0)
 
-if receipt and not number or earlier_receipt and not (earlier_number and place) then
-  return redis.error_reply('BLOOMARGUMENT a call with a receipt needs its number, one with an earlier call its place')
+local misnumbered = check_number(receipt, number) or check_number(earlier_receipt, earlier_number and place)
+if misnumbered then
+  return misnumbered
 end
 local kept = recall(receipt, number)
 if kept then
@@ -34,31 +35,24 @@ if earlier and place < #earlier then
 elseif earlier then
   return redis.error_reply('BLOOMARGUMENT the earlier call had no item at this place')
 end
-local header, refusal = check_identity(key, identity)
-if not header then
+local filter, refusal = open_filter(key, identity)
+if not filter then
   return refusal
 end
-local offsets, total, num_hashes = read_offsets(packed, header)
-if not offsets then
-  return total
+local items, malformed = read_items(filter, packed)
+if not items then
+  return malformed
 end
 
 local answers, added = {}, 0
-for first = 1, total, num_hashes do
-  local new = '0'
-  for i = first, first + num_hashes - 1 do
-    if redis.call('SETBIT', key, offsets[i], '1') == 0 then
-      new = '1'
-    end
-  end
-  answers[#answers + 1] = new
-  if new == '1' then
-    added = added + 1
-  end
+for i = 1, items.count do
+  local new = items.set(i)
+  answers[i] = new and '1' or '0'
+  added = added + (new and 1 or 0)
 end
 local reply = table.concat(answers)
+note_added(filter, added)
 if added > 0 then
-  redis.call('SETRANGE', key, IDENTITY_BYTES, write_u64(read_u64(header, IDENTITY_BYTES + 1) + added))
   keep(receipt, number, reply)
 end
 return answer(reply)

@@ -20,8 +20,8 @@ local there = read_header(key)
 if there and there:sub(41, 48) == template:sub(41, 48) then
   return describe(key, there)  -- the call was sent again; it has been done
 end
-local header, refusal = check_identity(key, identity)
-if not header then
+local filter, refusal = open_filter(key, identity)
+if not filter then
   return refusal
 end
 local ttl = redis.call('PTTL', key)

@@ -8,28 +8,21 @@
 
 -- include: numbers
 -- include: header
--- include: offsets
+-- include: items
 
 local key, identity, packed = KEYS[1], ARGV[1], ARGV[2]
 
-local header, refusal = check_identity(key, identity)
-if not header then
+local filter, refusal = open_filter(key, identity)
+if not filter then
   return refusal
 end
-local offsets, total, num_hashes = read_offsets(packed, header)
-if not offsets then
-  return total
+local items, malformed = read_items(filter, packed)
+if not items then
+  return malformed
 end
 
 local answers = {}
-for first = 1, total, num_hashes do
-  local there = '1'
-  for i = first, first + num_hashes - 1 do
-    if redis.call('GETBIT', key, offsets[i]) == 0 then
-      there = '0'
-      break
-    end
-  end
-  answers[#answers + 1] = there
+for i = 1, items.count do
+  answers[i] = items.test(i) and '1' or '0'
 end
 return answer(table.concat(answers))

@@ -11,8 +11,8 @@
 
 local key, identity, ttl = KEYS[1], ARGV[1], read_number(ARGV[2], 1)
 
-local header, refusal = check_identity(key, identity)
-if not header then
+local filter, refusal = open_filter(key, identity)
+if not filter then
   return refusal
 end
 if not ttl then

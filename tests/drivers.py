@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import fakeredis
@@ -23,6 +23,9 @@ class Sync:
     def open(self, client: Any, name: str) -> Any:
         return bloomredis.BloomFilter.open(client, name)
 
+    def wait(self, answer: Any) -> Any:
+        return answer
+
 
 class Asyncio:
     """Makes asyncio filters on the same server, and waits for each call."""
@@ -37,6 +40,9 @@ class Asyncio:
     def open(self, client: Any, name: str) -> Any:
         opening = bloomredis.asyncio.BloomFilter.open(self._twin(client), name)
         return _Waited(self._loop, self._loop.run_until_complete(opening))
+
+    def wait(self, awaitable: Any) -> Any:
+        return self._loop.run_until_complete(awaitable)
 
     def close(self) -> None:
         for client in self._clients:
@@ -68,7 +74,7 @@ class _Waited:
             return lambda items: self._drain(found(items))
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return self._loop.run_until_complete(found(*args, **kwargs))
+            return self._loop.run_until_complete(_awaited(found(*args, **kwargs)))
 
         return call
 
@@ -81,6 +87,10 @@ class _Waited:
                 yield self._loop.run_until_complete(anext(items))
             except StopAsyncIteration:
                 return
+
+
+async def _awaited(call: Awaitable[Any]) -> Any:
+    return await call
 
 
 DRIVERS: dict[str, Callable[[], Any]] = {"sync": Sync, "asyncio": Asyncio}

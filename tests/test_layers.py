@@ -16,7 +16,7 @@ LAYERS = [
     {"sizing"},
     {"layouts", "protocol", "receipts"},
     {"stored", "pipelines"},
-    {"arguments", "info"},
+    {"arguments", "info", "claims"},
     {"filter", "binding"},
     {"coalesce", "_guard"},
     {"client", "asyncio", "embedded"},

@@ -54,13 +54,20 @@ BAD_OFFSETS = {
 } | {f"{size} random bytes": RANDOM.randbytes(size) for size in (7, 28, 56, 120, 240, 3600, 12_000, 16_384)}
 
 
-@pytest.mark.parametrize("verb", ["add", "contains"])
+CLAIM = b"{seen}:claim:" + b"0" * 32
+OWNER = bytes(16)
+
+
+@pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit"])
 @pytest.mark.parametrize("offsets", BAD_OFFSETS)
 def test_bad_offsets(stored: tuple[redis.Redis, bytes], verb: str, offsets: str) -> None:
     """Offsets that cannot be right are refused before a bit is touched."""
     client, head = stored
     assert client.getrange("seen", 8, 8) == bytes([HASHES])
-    refused(client, verb, [b"seen"], [head, BAD_OFFSETS[offsets]])
+    keys = [b"seen", CLAIM] if verb in ("claim", "commit") else [b"seen"]
+    rests: dict[str, list[Any]] = {"claim": [1000, OWNER], "commit": [OWNER]}
+    refused(client, verb, keys, [head, BAD_OFFSETS[offsets], *rests.get(verb, [])])
+    assert not client.exists(CLAIM)
     if verb == "add":
         refused(client, verb, [b"seen", LANE], [head, BAD_OFFSETS[offsets], 1])
 
@@ -94,6 +101,48 @@ def test_a_receipt_without_a_number(stored: tuple[redis.Redis, bytes]) -> None:
     """A lane's call must have a number, and is refused before a bit is touched."""
     client, head = stored
     refused(client, "add", [b"seen", LANE], [head, u32(*range(HASHES))])
+
+
+GOOD = u32(*range(HASHES))
+BAD_CLAIMS: dict[str, tuple[str, list[bytes], list[Any]]] = {
+    "no lease": ("claim", [CLAIM], [GOOD, b"", OWNER]),
+    "a lease of nothing": ("claim", [CLAIM], [GOOD, 0, OWNER]),
+    "half an owner": ("claim", [CLAIM], [GOOD, 1000, OWNER[:8]]),
+    "an owner too many": ("claim", [CLAIM], [GOOD, 1000, OWNER * 2]),
+    "a claim too few": ("claim", [], [GOOD, 1000, OWNER]),
+    "a claim too many": ("claim", [CLAIM, CLAIM], [GOOD, 1000, OWNER]),
+    "a commit of two": ("commit", [CLAIM], [GOOD * 2, OWNER]),
+    "a commit by nobody": ("commit", [CLAIM], [GOOD, b""]),
+    "a commit without a claim": ("commit", [], [GOOD, OWNER]),
+    "a commit without a number": ("commit", [CLAIM, LANE], [GOOD, OWNER]),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_CLAIMS)
+def test_bad_claims(stored: tuple[redis.Redis, bytes], kind: str) -> None:
+    """Nothing is claimed or committed by a call that cannot be right."""
+    client, head = stored
+    verb, keys, rest = BAD_CLAIMS[kind]
+    refused(client, verb, [b"seen", *keys], [head, *rest])
+    assert not client.exists(CLAIM)
+
+
+def test_a_key_that_is_no_claim(stored: tuple[redis.Redis, bytes]) -> None:
+    """Another key in the place of a claim's, the filter itself for one, is busy and stays as it is."""
+    client, head = stored
+    before = client.dump("seen")
+    keys = [b"seen", b"seen"]
+    assert client.eval(scripts.load("claim").text, 2, *keys, head, GOOD, 1000, OWNER) == b"b"
+    assert client.eval(scripts.load("commit").text, 2, *keys, head, GOOD, OWNER) == 0
+    assert client.dump("seen") == before
+
+
+@pytest.mark.parametrize("value", [b"", b"x", bytes(15), bytes(25), RANDOM.randbytes(64)])
+def test_bad_values_of_claims(stored: tuple[redis.Redis, bytes], value: bytes) -> None:
+    """What cannot be a claim's value neither drops nor extends one."""
+    client, _ = stored
+    refused(client, "release", [b"seen"], [value])
+    refused(client, "extend", [b"seen"], [value, 1000])
 
 
 @pytest.mark.parametrize("place", [[], ["x"], [b""], [-2], [5000]])

@@ -1,8 +1,9 @@
--- The header of a filter (FORMAT.md): read it, compare it.  Needs numbers.lua.
+-- Filters and their headers (FORMAT.md): read them, compare them.  Needs numbers.lua.
 -- Error replies begin with the word that bloomredis/protocol.py knows them by.
 
 local HEADER_BYTES = 64
 local IDENTITY_BYTES = 56
+local BITMAP_BYTES = 32
 
 local function hex(bytes)
   return (bytes:gsub('.', function(c) return string.format('%02x', c:byte()) end))
@@ -21,8 +22,24 @@ local function read_header(key)
   return nil, redis.error_reply('BLOOMFOREIGN the key holds a string that is no filter')
 end
 
--- The header under a key if it is the one the caller expects, or nil and an error reply.
-local function check_identity(key, identity)
+-- A bitmap that another system writes: it has no header, so the caller's description stands for one.
+local function open_bitmap(key, description)
+  local ttl = read_u64(description, 25)
+  return {
+    key = key,
+    header = description,
+    first_bit = 0,
+    generation = '',
+    ttl = ttl,
+    expires = ttl > 0 and (description:byte(10) == 1 or redis.call('EXISTS', key) == 0),
+  }
+end
+
+-- The filter under a key if it is the one the caller expects, or nil and an error reply.
+local function open_filter(key, identity)
+  if #identity == BITMAP_BYTES and identity:sub(1, 7) == 'bitmap\1' then
+    return open_bitmap(key, identity)
+  end
   local header, refusal = read_header(key)
   if not header then
     return nil, refusal
@@ -31,5 +48,14 @@ local function check_identity(key, identity)
   elseif header:sub(1, IDENTITY_BYTES) ~= identity then
     return nil, redis.error_reply('BLOOMCHANGED ' .. hex(header))
   end
-  return header
+  return { key = key, header = header, first_bit = HEADER_BYTES * 8, generation = header:sub(41, 48) }
+end
+
+-- Note that items were written, so many of them new.
+local function note_added(filter, added)
+  if filter.expires then
+    redis.call('PEXPIRE', filter.key, filter.ttl)
+  elseif added > 0 and not filter.ttl then
+    redis.call('SETRANGE', filter.key, IDENTITY_BYTES, write_u64(read_u64(filter.header, IDENTITY_BYTES + 1) + added))
+  end
 end

@@ -4,6 +4,13 @@
 
 local RECEIPT_MS = 120000
 
+-- The error reply for a call that has a receipt and no number, nil for any other.
+local function check_number(key, number)
+  if key and not number then
+    return redis.error_reply('BLOOMARGUMENT a call with a receipt needs its number in the lane, and the item its place')
+  end
+end
+
 -- The reply of an earlier execution of the call, or nil.  Finding one counts as a write, for the
 -- sake of a client that waits for replicas.
 local function recall(key, number)

@@ -1,6 +1,5 @@
--- The packed offsets of a batch: decode and check all of them before the first bit is touched; and the
--- reply about them.
--- Needs numbers.lua and header.lua.
+-- The items of a batch: decode and check all of them before the first bit is touched, then set or test
+-- one after the other; and the reply about them.  Needs numbers.lua and header.lua.
 
 local MAX_OFFSETS = 4096  -- some 2 ms of SETBIT
 local RUN = 1000          -- values unpacked at a time; Lua's stack takes fewer than 8,000
@@ -22,10 +21,9 @@ local function unpack_u32(packed, first, count)
   return values
 end
 
--- The bit offsets in the string (header included) of all items, how many there are and how many
--- belong to one item; or nil and an error reply.
-local function read_offsets(packed, header)
-  local num_hashes, num_bits = header:byte(9), read_u64(header, 17)
+-- The bit offsets in the string (header included) of all items, or nil and an error reply.
+local function read_offsets(filter, packed, num_hashes)
+  local num_bits, first_bit = read_u64(filter.header, 17), filter.first_bit
   local total = #packed / 4
   if total < 1 or total > MAX_OFFSETS or total % num_hashes ~= 0 then
     return nil, redis.error_reply('BLOOMARGUMENT ' .. #packed .. ' bytes are not the offsets of items with '
@@ -41,11 +39,39 @@ local function read_offsets(packed, header)
         .. ' lies outside the filter')
     end
     for i = 1, count do
-      local offset = run[i] + HEADER_BYTES * 8
+      local offset = run[i] + first_bit
       offsets[first + i - 1] = FORMATS and string.format('%d', offset) or offset
     end
   end
-  return offsets, total, num_hashes
+  return offsets
+end
+
+-- The items of a batch in a filter: how many (`count`), `set(i)`, which sets all bits of item i and says
+-- whether one was not, and `test(i)`, which says whether all are set.  Or nil and an error reply.
+local function read_items(filter, packed)
+  local key, num_hashes = filter.key, filter.header:byte(9)
+  local offsets, refusal = read_offsets(filter, packed, num_hashes)
+  if not offsets then
+    return nil, refusal
+  end
+  local function set(item)
+    local new = false
+    for i = (item - 1) * num_hashes + 1, item * num_hashes do
+      if redis.call('SETBIT', key, offsets[i], '1') == 0 then
+        new = true
+      end
+    end
+    return new
+  end
+  local function test(item)
+    for i = (item - 1) * num_hashes + 1, item * num_hashes do
+      if redis.call('GETBIT', key, offsets[i]) == 0 then
+        return false
+      end
+    end
+    return true
+  end
+  return { count = #offsets / num_hashes, set = set, test = test }
 end
 
 -- The reply for a string of one character an item: an integer for a single item, since it may stand in

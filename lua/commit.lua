@@ -1,0 +1,45 @@
+-- Put an item into the filter and drop its claim, if the caller still holds it.
+--
+-- KEYS[1]  the filter
+-- KEYS[2]  the claim of the item
+-- KEYS[3]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the item's bit offsets as little-endian u32
+-- ARGV[3]  the owner of the claim (16 bytes)
+-- ARGV[4]  with KEYS[3]: the number of this call in its lane
+--
+-- Reply: 1, or 0 if the claim is another's or gone, and then nothing was changed
+
+-- include: numbers
+-- include: header
+-- include: items
+-- include: receipts
+-- include: claims
+
+local key, claim, receipt = KEYS[1], KEYS[2], KEYS[3]
+local identity, packed, owner, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local misnumbered = check_number(receipt, number)
+if misnumbered then
+  return misnumbered
+end
+local kept = recall(receipt, number)
+if kept then
+  return tonumber(kept)
+end
+local filter, refusal = open_filter(key, identity)
+if not filter then
+  return refusal
+end
+local items, unreadable = read_items(filter, packed)
+local malformed = unreadable or check_owners(owner, items.count)
+if malformed then
+  return malformed
+end
+if redis.call('GET', claim) ~= filter.generation .. owner then
+  return 0
+end
+note_added(filter, items.set(1) and 1 or 0)
+redis.call('UNLINK', claim)
+keep(receipt, number, 1)
+return 1
