@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from bloomredis import arguments, hashing, header, info, protocol, scripts, sizing
+from bloomredis import arguments, hashing, info, protocol, scripts, sizing
 from bloomredis.claims import Claims, Held
-from bloomredis.errors import FilterNotFoundError, ServerRefusedError, interruptible
+from bloomredis.errors import OutcomeUnknownError, ServerRefusedError, interruptible
 from bloomredis.hashing import Item
-from bloomredis.header import Header
 from bloomredis.info import FilterInfo
 from bloomredis.pipelines import AnyPipeline, Pipelines
 from bloomredis.protocol import Op, Unanswered
 from bloomredis.receipts import Place, Receipts, parse_token
-from bloomredis.stored import Arguments, Description, OnLost, Opened, StoredFilter
+from bloomredis.stored import Description, OnLost, Opened, StoredFilter
 
-_ADD, _CONTAINS, _CLEAR, _DELETE, _EXPIRE = map(
-    scripts.load, ("add", "contains", "clear", "delete", "expire")
-)
+_ADD, _CONTAINS, _EXPIRE = map(scripts.load, ("add", "contains", "expire"))
 Reply = bytes | str | int
 """What add and contains reply: a number for one item, a string of '0' and '1' for more."""
 
@@ -30,8 +26,6 @@ C = TypeVar("C")
 DEDUPE_ITEMS: Final = 1000
 """Items that `dedupe` reads ahead and sends together."""
 
-_AGAIN: Final = "ask again with the token of this error"
-_PLAIN: Final = "a second call may find its own work done"
 _BITCOUNT_BYTES: Final = 4 << 20  # counted at a time, under 2 ms
 
 
@@ -288,7 +282,10 @@ class FilterOperations:
         """Add packed items in one script, in a lane that is theirs until they are answered."""
         reply: Reply
         if not self._retry_safe:
-            reply = yield from self._mutate(None, _ADD, opened, [packed])
+            try:
+                reply = yield from self._stored.run(_ADD, opened, [packed])
+            except Unanswered as unanswered:
+                raise _unknown(self.name, unanswered) from unanswered
             return reply
         lane = self._receipts.take()
         call = lane.next_call()
@@ -299,7 +296,7 @@ class FilterOperations:
             if not (isinstance(error, ServerRefusedError) and error.word in protocol.DEFINITE):
                 self._receipts.doubt(packed, opened.layout.item_bytes, lane.name, call)
             if isinstance(error, Unanswered):
-                raise error.public(self.name, _AGAIN, str(Place(lane.name, call, 0))) from error
+                raise _unknown(self.name, error, str(Place(lane.name, call, 0))) from error
             raise
         self._receipts.give_back(lane)
         return reply
@@ -308,24 +305,12 @@ class FilterOperations:
         """Add one packed item that was in a call without an answer: answer as that call would have."""
         token = str(place)
         keys = [self._receipts.key(token), self._receipts.key(place.lane)]
-        reply: Reply = yield from self._mutate(
-            token, _ADD, opened, [packed, 1, place.call, place.index], keys
-        )
+        with _doubtful(self.name, token):
+            reply: Reply = yield from self._stored.run(
+                _ADD, opened, [packed, 1, place.call, place.index], keys
+            )
         self._receipts.settle(packed)
         return reply
-
-    def _mutate(
-        self,
-        token: str | None,
-        script: scripts.Script,
-        opened: Opened,
-        values: Arguments,
-        keys: Sequence[bytes] = (),
-    ) -> Op[Any]:
-        try:
-            return (yield from self._stored.run(script, opened, values, keys))
-        except Unanswered as unanswered:
-            raise unanswered.public(self.name, _AGAIN if token else _PLAIN, token) from unanswered
 
     # -- the filter as a whole
 
@@ -360,52 +345,48 @@ class FilterOperations:
 
         Other clients notice at their next call (`FilterLostError`).  A missing filter is created.
         """
-        self._stored.forget()
-        generation = os.urandom(8)
-        try:
-            reply = yield from self._replace(
-                _CLEAR, lambda head: [replace(head, generation=generation).pack()]
-            )
-        except FilterNotFoundError:
-            yield from self._stored.open()
-        else:
-            self._stored.know(self._stored.read(reply).header)
+        with _doubtful(self.name):
+            yield from self._stored.clear()
 
     def delete(self) -> Op[bool]:
         """Delete the filter; True if it existed.  This object's next call may create it again.
 
         :raises FilterMismatchError: the key holds something else; it is left untouched.
         """
-        self._stored.forget()
         lane = self._receipts.take() if self._retry_safe else None
         number, keys = ([lane.next_call()], [lane.key]) if lane else ([], [])
-        try:
-            yield from self._replace(_DELETE, lambda _: number, keys)
-        except FilterNotFoundError:
-            return False
+        with _doubtful(self.name):
+            existed = yield from self._stored.delete(number, keys)
         if lane:
             self._receipts.give_back(lane)
-        return True
+        return existed
 
     def expire(self, seconds: float | timedelta) -> Op[None]:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
         ttl = arguments.milliseconds("seconds", seconds)
         opened = self._stored.opened or (yield from self._stored.open())
-        yield from self._mutate(None, _EXPIRE, opened, [ttl])
-
-    def _replace(
-        self, script: scripts.Script, values: Callable[[Header], Arguments], keys: Sequence[bytes] = ()
-    ) -> Op[Any]:
-        try:
-            return (yield from self._stored.replace(script, values, keys))
-        except Unanswered as unanswered:
-            raise unanswered.public(self.name, _PLAIN) from unanswered
+        with _doubtful(self.name):
+            yield from self._stored.run(_EXPIRE, opened, [ttl])
 
     def _ones(self, found: Description) -> Op[int]:
         ones = 0
-        for start in range(header.HEADER_BYTES, found.size_bytes, _BITCOUNT_BYTES):
+        for start in range(found.first_byte, found.size_bytes, _BITCOUNT_BYTES):
             ones += yield ("BITCOUNT", self._stored.key, start, start + _BITCOUNT_BYTES - 1)
         return ones
+
+
+def _unknown(name: str, unanswered: Unanswered, token: str | None = None) -> OutcomeUnknownError:
+    again = "ask again with the token of this error" if token else "a second call may find its own work done"
+    return unanswered.public(name, again, token)
+
+
+@contextmanager
+def _doubtful(name: str, token: str | None = None) -> Iterator[None]:
+    """Turn silence into what the caller is told."""
+    try:
+        yield
+    except Unanswered as unanswered:
+        raise _unknown(name, unanswered, token) from unanswered
 
 
 def listed(items: Iterable[I]) -> list[I]:

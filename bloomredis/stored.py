@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -30,7 +31,7 @@ Arguments = Sequence[bytes | int | str]
 PROBES_A_CALL: Final = 3000
 """Probes that one script makes at most: 2 ms on the slowest server measured (0.67 us each, Redis 7.0)."""
 
-_RESERVE, _DESCRIBE = scripts.load("reserve"), scripts.load("describe")
+_RESERVE, _DESCRIBE, _CLEAR, _DELETE = map(scripts.load, ("reserve", "describe", "clear", "delete"))
 _LOSSES: Final = {
     protocol.MISSING: "{!r} has vanished (expired, evicted, flushed or deleted)",
     protocol.CHANGED: "{!r} was cleared or replaced",
@@ -46,6 +47,7 @@ class Description:
 
     header: Header
     size_bytes: int
+    first_byte: int  # of the bits
     ttl: float | None
 
 
@@ -63,8 +65,58 @@ class Opened:
         return self.identity[40:48]
 
 
-class StoredFilter:
-    """The filter under one key, and what this object knows of it."""
+class Stored(ABC):
+    """What is under one key, and what this object knows of it."""
+
+    def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
+        self.name = name
+        self.key = key
+        self.wait = wait
+        self.opened: Opened | None = None
+
+    def know(self, identity: bytes, layout: Layout) -> Opened:
+        """Take this for what is stored, from now on."""
+        items = max(1, PROBES_A_CALL // layout.num_hashes)
+        self.opened = Opened(identity=identity, layout=layout, step=items * layout.item_bytes)
+        return self.opened
+
+    def forget(self) -> None:
+        """Know nothing: the next call opens whatever is there."""
+        self.opened = None
+
+    @abstractmethod
+    def open(self) -> Op[Opened]:
+        """Make sure that the filter is there and the right one; know it from now on."""
+
+    @abstractmethod
+    def current(self) -> Op[Description]:
+        """Read what is stored, if it is still the filter that this object knows."""
+
+    @abstractmethod
+    def run(
+        self, script: scripts.Script, opened: Opened, arguments: Arguments, keys: Sequence[bytes] = ()
+    ) -> Op[Any]:
+        """Run a script on the filter that this object knows."""
+
+    @abstractmethod
+    def clear(self) -> Op[None]:
+        """Empty the filter, whatever its generation; create a missing one."""
+
+    @abstractmethod
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        """Delete the filter, whatever its generation; say whether there was one."""
+
+    def explained(self, refusal: Refusal) -> FilterNotFoundError | FilterMismatchError:
+        """Return what a caller is told who has not used the filter before."""
+        if refusal.word == protocol.MISSING:
+            return FilterNotFoundError(
+                f"there is no filter {self.name!r}; give capacity and error_rate to create it"
+            )
+        return FilterMismatchError(f"{self.name!r} holds no Bloom filter ({refusal}); use another name")
+
+
+class StoredFilter(Stored):
+    """A filter with a header, which is noticed when it is gone or another one."""
 
     def __init__(
         self,
@@ -76,32 +128,21 @@ class StoredFilter:
         on_lost: OnLost,
         wait: Wait | None,
     ) -> None:
-        self.name = name
-        self.key = name.encode()
-        self.opened: Opened | None = None
+        super().__init__(name, name.encode(), wait)
         self._new = new
         self._layout = layout
         self._ttl = ttl
         self._on_lost = on_lost
-        self.wait = wait
         self._lost: str | None = None
 
     def open(self) -> Op[Opened]:
         """Create the filter if it is missing and parameters were given; check it; know it from now on."""
         if self._lost:
             raise FilterLostError(self._lost)
-        return self.know((yield from self._reserve()).header)
-
-    def know(self, head: Header) -> Opened:
-        """Take this header for the filter's."""
-        layout = layouts.stored(head)
-        items = max(1, PROBES_A_CALL // layout.num_hashes)
-        self.opened = Opened(identity=head.identity, layout=layout, step=items * layout.item_bytes)
-        self._lost = None
-        return self.opened
+        return self._accept((yield from self._reserve()).header)
 
     def forget(self) -> None:
-        """Know nothing: the next call opens whatever is there."""
+        """Know nothing: the next call opens whatever is there, and a loss is taken notice of."""
         self.opened = self._lost = None
 
     def describe(self) -> Op[Description]:
@@ -138,11 +179,30 @@ class StoredFilter:
                 what = _LOSSES[refusal.word].format(self.name)
             opened = yield from self._lose(what, opened)
 
-    def replace(
-        self,
-        script: scripts.Script,
-        arguments: Callable[[Header], Arguments],
-        keys: Sequence[bytes] = (),
+    def clear(self) -> Op[None]:
+        """Empty the filter: a new generation."""
+        self.forget()
+        generation = os.urandom(8)
+        try:
+            reply = yield from self._replace(
+                _CLEAR, lambda head: [replace(head, generation=generation).pack()], ()
+            )
+        except FilterNotFoundError:
+            yield from self.open()
+        else:
+            self._accept(self.read(reply).header)
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        """Delete the filter, whatever its generation; say whether there was one."""
+        self.forget()
+        try:
+            yield from self._replace(_DELETE, lambda _: arguments, keys)
+        except FilterNotFoundError:
+            return False
+        return True
+
+    def _replace(
+        self, script: scripts.Script, arguments: Callable[[Header], Arguments], keys: Sequence[bytes]
     ) -> Op[Any]:
         """Run a script on whatever generation is stored, which may change in between."""
         while True:
@@ -158,7 +218,7 @@ class StoredFilter:
                 )
             except Refusal as refusal:
                 if refusal.word not in (protocol.CHANGED, protocol.MISSING):
-                    raise self._explained(refusal) from refusal
+                    raise self.explained(refusal) from refusal
 
     def read(self, reply: Sequence[Any]) -> Description:
         """Make sense of a description, or raise `FilterMismatchError`."""
@@ -175,7 +235,11 @@ class StoredFilter:
                 "delete the key or restore it"
             )
         self._check_parameters(head)
-        return Description(header=head, size_bytes=size, ttl=ttl / 1000 if ttl >= 0 else None)
+        return Description(head, size, header.HEADER_BYTES, ttl / 1000 if ttl >= 0 else None)
+
+    def _accept(self, head: Header) -> Opened:
+        self._lost = None
+        return self.know(head.identity, layouts.stored(head))
 
     def _reserve(self) -> Op[Description]:
         if self._new is None:
@@ -187,7 +251,7 @@ class StoredFilter:
         try:
             return (yield from protocol.call(script, [self.key], arguments, wait))
         except Refusal as refusal:
-            raise self._explained(refusal) from refusal
+            raise self.explained(refusal) from refusal
         except protocol.Unanswered as unanswered:
             # Either call may be made again without a doubt: the client's own error says it best.
             raise unanswered.__cause__ or OutcomeUnknownError(str(unanswered)) from None
@@ -221,10 +285,3 @@ class StoredFilter:
                     f"{self.name!r} holds {field} {getattr(found, field)!r}, not {value!r}; open it with "
                     "BloomFilter.open(), which takes what is stored, or use another name"
                 )
-
-    def _explained(self, refusal: Refusal) -> FilterNotFoundError | FilterMismatchError:
-        if refusal.word == protocol.MISSING:
-            return FilterNotFoundError(
-                f"there is no filter {self.name!r}; give capacity and error_rate to create it"
-            )
-        return FilterMismatchError(f"{self.name!r} holds no Bloom filter ({refusal}); use another name")
