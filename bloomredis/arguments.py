@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from bloomredis import layouts, sizing
+from bloomredis.bitmaps import ForeignLayout
 from bloomredis.header import Header
 from bloomredis.protocol import Wait
 from bloomredis.stored import OnLost
 
+T = TypeVar("T")
 _LONGEST: Final = 2**52  # milliseconds; 140,000 years, and exact in Lua
 
 
@@ -21,6 +24,13 @@ def name(value: str) -> str:
     if not value:
         raise ValueError("name must not be empty, got ''")
     return value
+
+
+def listed(items: Iterable[T]) -> list[T]:
+    """Return items as a list; one string is no iterable of items."""
+    if isinstance(items, str | bytes | bytearray | memoryview):
+        raise TypeError(f"items must be an iterable of items, not one {type(items).__name__}: {items!r}")
+    return list(items)
 
 
 def template(capacity: int | None, error_rate: float | None, layout: str | None) -> Header | None:
@@ -48,6 +58,19 @@ def new_header(capacity: int, error_rate: float, layout: str | None) -> Header:
         error_rate=rate,
         generation=bytes(8),
     )
+
+
+def foreign(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:
+    """A layout of another system, which says itself what it is made for."""
+    if not callable(getattr(layout, "encode_all", None)):
+        raise TypeError(f"layout must be None, a name, or a layout from bloomredis.compat, not {layout!r}")
+    for what, given, own in (
+        ("capacity", capacity, layout.capacity),
+        ("error_rate", error_rate, layout.error_rate),
+    ):
+        if given is not None and given != own:
+            raise ValueError(f"the layout was made for {what} {own}, not {given}; leave {what} to it")
+    return layout
 
 
 def milliseconds(what: str, seconds: float | timedelta) -> int:

@@ -19,7 +19,7 @@ from bloomredis import protocol, scripts
 from bloomredis.errors import ClaimLostError, interruptible
 from bloomredis.protocol import Op, Unanswered
 from bloomredis.receipts import Lane, Receipts, beside
-from bloomredis.stored import StoredFilter
+from bloomredis.stored import Stored
 
 State = Literal["claimed", "done", "busy", "released", "lost"]
 C = TypeVar("C")
@@ -50,7 +50,7 @@ class Held:
 class Claims:
     """The claims that one filter object makes."""
 
-    def __init__(self, stored: StoredFilter, receipts: Receipts, *, retry_safe: bool) -> None:
+    def __init__(self, stored: Stored, receipts: Receipts, *, retry_safe: bool) -> None:
         self._stored = stored
         self._receipts = receipts
         self._retry_safe = retry_safe

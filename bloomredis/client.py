@@ -13,11 +13,12 @@ from datetime import timedelta
 from itertools import compress, islice
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
+from bloomredis.arguments import listed
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError
-from bloomredis.filter import DEDUPE_ITEMS, FilterOperations, listed
+from bloomredis.filter import DEDUPE_ITEMS, FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.pipelines import AnyPipeline
 from bloomredis.protocol import Op, Step

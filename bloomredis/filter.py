@@ -8,14 +8,16 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from bloomredis import arguments, hashing, info, protocol, scripts, sizing
+from bloomredis.arguments import listed
+from bloomredis.bitmaps import ForeignLayout, StoredBitmap
 from bloomredis.claims import Claims, Held
 from bloomredis.errors import OutcomeUnknownError, ServerRefusedError, interruptible
-from bloomredis.hashing import Item
+from bloomredis.hashing import Encoder, Item
 from bloomredis.info import FilterInfo
 from bloomredis.pipelines import AnyPipeline, Pipelines
 from bloomredis.protocol import Op, Unanswered
 from bloomredis.receipts import Place, Receipts, parse_token
-from bloomredis.stored import Description, OnLost, Opened, StoredFilter
+from bloomredis.stored import Description, OnLost, Opened, Stored, StoredFilter
 
 _ADD, _CONTAINS, _EXPIRE = map(scripts.load, ("add", "contains", "expire"))
 Reply = bytes | str | int
@@ -41,8 +43,11 @@ class FilterOperations:
     :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
         filter is created at first use and a stored one is checked; without, it must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
-    :param layout: `"classic"`, or None for what is stored (a new filter gets the default).
+    :param layout: `"classic"`, or None for what is stored (a new filter gets the default); or a layout
+        from `bloomredis.compat`, for a bitmap that another system writes too.  That has no header, so
+        the layout says how large it is, and its loss cannot be noticed.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.
     :param on_lost: what to do when the filter that this object has used is gone or another one:
         `"raise"` raises `FilterLostError`; `"recreate"` logs a warning and goes on with what is there
         now, or a new filter; a callable is given the error first, and may raise it.
@@ -63,8 +68,9 @@ class FilterOperations:
         *,
         capacity: int | None = None,
         error_rate: float | None = None,
-        layout: str | None = None,
+        layout: str | ForeignLayout | None = None,
         ttl: float | timedelta | None = None,
+        refresh_ttl: bool = False,
         on_lost: OnLost = "raise",
         retry_safe: bool = True,
         encode: Callable[[Any], bytes] | None = None,
@@ -72,25 +78,44 @@ class FilterOperations:
         min_replicas: int = 0,
         replica_timeout: float | timedelta = 1.0,
     ) -> None:
-        new = arguments.template(capacity, error_rate, layout)
-        if ttl is not None and new is None:
-            raise ValueError(
-                "ttl counts from creation, so it needs capacity and error_rate; or call expire()"
+        self._codec: Encoder = hashing
+        durability = arguments.wait(min_replicas, replica_timeout)
+        lifetime = 0 if ttl is None else arguments.milliseconds("ttl", ttl)
+        self._stored: Stored
+        if layout is None or isinstance(layout, str):
+            new = arguments.template(capacity, error_rate, layout)
+            if refresh_ttl or (ttl is not None and new is None):
+                raise ValueError(
+                    "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
+                    if refresh_ttl
+                    else "ttl counts from creation, so it needs capacity and error_rate; or call expire()"
+                )
+            self._stored = StoredFilter(
+                arguments.name(name),
+                new=new,
+                layout=layout,
+                ttl=lifetime,
+                on_lost=arguments.on_lost(on_lost, new),
+                wait=durability,
             )
-        self._stored = StoredFilter(
-            arguments.name(name),
-            new=new,
-            layout=layout,
-            ttl=0 if ttl is None else arguments.milliseconds("ttl", ttl),
-            on_lost=arguments.on_lost(on_lost, new),
-            wait=arguments.wait(min_replicas, replica_timeout),
-        )
+        else:
+            self._codec = arguments.foreign(layout, capacity, error_rate)
+            if refresh_ttl and ttl is None:
+                raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
+            if on_lost != "raise":
+                raise ValueError(
+                    f"on_lost={on_lost!r} has no use here: a bitmap without a header is not missed"
+                )
+            self._stored = StoredBitmap(
+                arguments.name(name), layout=layout, ttl=lifetime, refresh_ttl=refresh_ttl, wait=durability
+            )
         self._receipts = Receipts(self._stored.key)
         self._retry_safe = retry_safe
         self._claims = Claims(self._stored, self._receipts, retry_safe=retry_safe)
         self._pipelines = Pipelines(self._receipts)
         self.min_replicas = min_replicas
         self._custom_encode = encode
+        self._plain = encode is None and self._codec is hashing
         self.coalesce = coalesce
 
     @property
@@ -173,21 +198,21 @@ class FilterOperations:
     def encode(self, item: Item) -> bytes:
         """Return the bytes that stand for an item, or raise for what is none."""
         if self._custom_encode is None:
-            return hashing.encode(item)
+            return self._codec.encode(item)
         encoded = self._custom_encode(item)
         if not isinstance(encoded, bytes):
             raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {item!r}")
-        return encoded
+        return self._codec.encode(encoded)
 
     def encode_all(self, items: Sequence[Item]) -> Sequence[str | bytes]:
         """Return what stands for each item in a batch, or raise for what is none."""
         if self._custom_encode is None:
-            return hashing.encode_all(items)
+            return self._codec.encode_all(items)
         return [self.encode(item) for item in items]
 
     def hashable(self, item: Item) -> str | bytes:
         """Return what stands for an item in a batch, or raise for what is none; the cheapest for one."""
-        if self._custom_encode is None and (type(item) is bytes or (type(item) is str and item.isascii())):
+        if self._plain and (type(item) is bytes or (type(item) is str and item.isascii())):
             return item
         return self.encode(item)
 
@@ -387,13 +412,6 @@ def _doubtful(name: str, token: str | None = None) -> Iterator[None]:
         yield
     except Unanswered as unanswered:
         raise _unknown(name, unanswered, token) from unanswered
-
-
-def listed(items: Iterable[I]) -> list[I]:
-    """Return items as a list; one string is no iterable of items."""
-    if isinstance(items, str | bytes | bytearray | memoryview):
-        raise TypeError(f"items must be an iterable of items, not one {type(items).__name__}: {items!r}")
-    return list(items)
 
 
 def _flags(reply: Reply) -> list[bool]:

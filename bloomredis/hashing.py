@@ -14,14 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 from mmh3 import hash_bytes
 from numpy.typing import NDArray
 
 Item = str | bytes | bytearray | memoryview | int
-Offsets = NDArray[np.uint64]
+Offsets = NDArray[np.uint32] | NDArray[np.uint64]
+
+
+class Encoder(Protocol):
+    """What turns a caller's items into what is hashed: this module itself, or another system's way."""
+
+    def encode(self, item: Item) -> bytes:
+        """Return the bytes that stand for an item, or raise for what is none."""
+
+    def encode_all(self, items: Sequence[Item]) -> Sequence[str | bytes]:
+        """Return what stands for each item in a batch, or raise for what is none."""
+
 
 _BLOCK = 4096  # items hashed at a time: the numpy temporaries stay in the processor's cache
 
@@ -77,19 +88,29 @@ def probes(hashed: bytes, bits: int, hashes: int) -> list[int]:
 
 
 def probe_matrix(hashed: bytes, bits: int, hashes: int) -> Offsets:
-    """Return `probes` of many digests at once: one row an item, one column a probe."""
-    halves = np.frombuffer(hashed, dtype="<u8").reshape(-1, 2) % np.uint64(bits)
-    i = np.arange(hashes, dtype=np.uint64)
-    cubic = np.array(_cubic(hashes), dtype=np.uint64)
-    # Below 2^32 * (k + 1) + k^3 / 6, so nothing wraps for the at most 255 hashes of a header.
-    matrix = halves[:, :1] + halves[:, 1:] * i + cubic
-    matrix %= np.uint64(bits)
-    return matrix
+    """Return `probes` of many digests at once: one row an item, one column a probe.
+
+    Each probe follows from the one before, so that nothing is divided or multiplied: x += y and then
+    y += i, both modulo m, give the cubic formula above.
+    """
+    dtype = np.uint32 if bits <= 2**31 else np.uint64  # a sum of two numbers below m fits
+    m = dtype(bits)
+    y, x = (np.frombuffer(hashed, dtype="<u8").reshape(-1, 2).T[::-1] % np.uint64(bits)).astype(dtype)
+    columns = np.empty((hashes, len(x)), dtype)
+    columns[0] = x
+    wrapped = np.empty_like(x)
+    for i in range(1, hashes):
+        x = np.add(columns[i - 1], y, out=columns[i])
+        # Where x < m, x - m wraps around and is the larger one.
+        np.minimum(x, np.subtract(x, m, out=wrapped), out=x)
+        y += dtype(i % bits)
+        np.minimum(y, np.subtract(y, m, out=wrapped), out=y)
+    return columns.T
 
 
 def packed_probes(items: Sequence[str | bytes], bits: int, hashes: int) -> bytes:
     """Return the offsets of all `items` as little-endian u32, item after item."""
     return b"".join(
-        probe_matrix(digests(items[start : start + _BLOCK]), bits, hashes).astype("<u4").tobytes()
+        probe_matrix(digests(items[start : start + _BLOCK]), bits, hashes).astype("<u4", copy=False).tobytes()
         for start in range(0, len(items), _BLOCK)
     )

@@ -17,7 +17,8 @@ class FilterInfo:
     share of bits set (`fill_ratio`), `estimated_error_rate` the false-positive rate to expect now.
     `size_bytes` is the length of the stored string, `ttl` the seconds left to live (None: for ever),
     `generation` the hex name that changes whenever the filter is created or cleared, `created_at` an
-    aware datetime by the server's clock.
+    aware datetime by the server's clock.  A bitmap of another system (`bloomredis.compat`) has neither:
+    its generation is empty, `created_at` None, and `count` is the estimate.
     """
 
     name: str
@@ -33,13 +34,15 @@ class FilterInfo:
     estimated_error_rate: float
     ttl: float | None
     generation: str
-    created_at: datetime
+    created_at: datetime | None
 
 
 def describe(name: str, found: Description, ones: int) -> FilterInfo:
     """Return what a description and the number of bits set say."""
     head = found.header
     fill = ones / head.num_bits
+    estimate = sizing.approximate_count(ones, head.num_bits, head.num_hashes)
+    has_header = bool(head.generation)
     return FilterInfo(
         name=name,
         layout=head.layout,
@@ -48,11 +51,11 @@ def describe(name: str, found: Description, ones: int) -> FilterInfo:
         num_bits=head.num_bits,
         num_hashes=head.num_hashes,
         size_bytes=found.size_bytes,
-        count=head.count,
+        count=head.count if has_header else estimate,
         fill_ratio=fill,
-        approximate_count=sizing.approximate_count(ones, head.num_bits, head.num_hashes),
+        approximate_count=estimate,
         estimated_error_rate=sizing.expected_error_rate(fill, head.num_hashes),
         ttl=found.ttl,
         generation=head.generation.hex(),
-        created_at=datetime.fromtimestamp(head.created_at / 1e6, UTC),
+        created_at=datetime.fromtimestamp(head.created_at / 1e6, UTC) if has_header else None,
     )

@@ -15,7 +15,7 @@ from typing import Protocol
 from mmh3 import hash_bytes
 
 from bloomredis import hashing, sizing
-from bloomredis.hashing import Item
+from bloomredis.hashing import Item, Offsets
 from bloomredis.header import Header
 
 
@@ -40,6 +40,12 @@ class Layout(Protocol):
 
     def offsets(self, item: Item) -> list[int]:
         """Return the item's bits in probe order, repeats kept, each below `num_bits`."""
+
+    def probes(self, item: bytes) -> list[int]:
+        """Return the same for an item that has been encoded."""
+
+    def probe_matrix(self, items: Sequence[str | bytes]) -> Offsets:
+        """Return the same for many: one row an item, one column a probe."""
 
     def pack_one(self, item: bytes) -> bytes:
         """Return what the scripts are sent for one item, by the way that is fastest for one."""
@@ -69,7 +75,15 @@ class Classic:
 
     def offsets(self, item: Item) -> list[int]:
         """Return the item's bits in probe order, repeats kept, each below `num_bits`."""
-        return hashing.probes(hash_bytes(hashing.encode(item)), self.num_bits, self.num_hashes)
+        return self.probes(hashing.encode(item))
+
+    def probes(self, item: bytes) -> list[int]:
+        """Return the same for an item that has been encoded."""
+        return hashing.probes(hash_bytes(item), self.num_bits, self.num_hashes)
+
+    def probe_matrix(self, items: Sequence[str | bytes]) -> Offsets:
+        """Return the same for many: one row an item, one column a probe."""
+        return hashing.probe_matrix(hashing.digests(items), self.num_bits, self.num_hashes)
 
     def pack_one(self, item: bytes) -> bytes:
         """Return one item's offsets as little-endian u32."""

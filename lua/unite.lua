@@ -1,0 +1,48 @@
+-- Or a segment of bits into a filter, and say what was there before.
+--
+-- KEYS[1]  the filter
+-- KEYS[2]  a name for a temporary key
+-- KEYS[3]  a name for another
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the first byte of the segment, counted from the first of the bits
+-- ARGV[3]  the segment
+--
+-- Reply: the bytes that were there before, fewer at the end of a string that is shorter
+
+-- include: numbers
+-- include: header
+
+local MAX_BYTES = 131072  -- some 0.5 ms
+
+local key, old_key, new_key = KEYS[1], KEYS[2], KEYS[3]
+local identity, first, segment = ARGV[1], read_number(ARGV[2], 0), ARGV[3]
+
+local filter, refusal = open_filter(key, identity)
+if not filter then
+  return refusal
+elseif not first or not segment or #segment < 1 or #segment > MAX_BYTES
+  or first + #segment > math.ceil(read_u64(filter.header, 17) / 8) then
+  return redis.error_reply('BLOOMARGUMENT the segment is empty, too long, or lies outside the filter')
+end
+
+-- The temporaries are nothing to tell replicas and the append-only file of, where that can be said.
+local function replicate(what)
+  if redis.set_repl then
+    redis.set_repl(what)
+  end
+end
+
+local start = filter.first_bit / 8 + first
+local old = redis.call('GETRANGE', key, start, start + #segment - 1)
+replicate(redis.REPL_NONE)
+redis.call('SET', old_key, old)
+redis.call('SET', new_key, segment)
+redis.call('BITOP', 'OR', new_key, new_key, old_key)
+local united = redis.call('GET', new_key)
+redis.call('DEL', old_key, new_key)
+replicate(redis.REPL_ALL)
+if united ~= old then
+  redis.call('SETRANGE', key, start, united)
+end
+note_added(filter, 0)
+return old
