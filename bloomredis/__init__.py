@@ -12,6 +12,7 @@ from bloomredis.errors import (
     ServerRefusedError,
 )
 from bloomredis.info import FilterInfo
+from bloomredis.local import LocalFilter
 
 __all__ = [
     "BatchInterruptedError",
@@ -23,6 +24,7 @@ __all__ = [
     "FilterLostError",
     "FilterMismatchError",
     "FilterNotFoundError",
+    "LocalFilter",
     "OutcomeUnknownError",
     "ServerRefusedError",
 ]

@@ -292,6 +292,8 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
     @documented_by(FilterOperations.add)
     async def add(self, item: Item, *, token: str | None = None) -> bool:
         operations = self._operations
+        if token is None and operations.known(item):
+            return False
         if token is not None or not self._coalesce:
             return await drive(self._client, operations.add(item, token=token))
         answer: bool = await self._adds.carry((operations.hashable(item),), None, operations.add, item)
@@ -300,6 +302,8 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
     @documented_by(FilterOperations.contains)
     async def contains(self, item: Item) -> bool:
         operations = self._operations
+        if operations.known(item):
+            return True
         if not self._coalesce:
             return await drive(self._client, operations.contains(item))
         answer: bool = await self._tests.carry((operations.hashable(item),), None, operations.contains, item)
@@ -368,6 +372,7 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
     reserve = run(FilterOperations.reserve)
     info = run(FilterOperations.info)
     approximate_count = run(FilterOperations.approximate_count)
+    snapshot = run(FilterOperations.snapshot)
     clear = run(FilterOperations.clear)
     delete = run(FilterOperations.delete)
     expire = run(FilterOperations.expire)

@@ -79,13 +79,18 @@ class StoredBitmap(Stored):
         return Description(head, size, 0, ttl / 1000 if ttl >= 0 else None)
 
     def run(
-        self, script: scripts.Script, opened: Opened, arguments: Arguments, keys: Sequence[bytes] = ()
+        self,
+        script: scripts.Script,
+        opened: Opened,
+        arguments: Arguments,
+        keys: Sequence[bytes] = (),
+        *,
+        reads: bool = False,
     ) -> Op[Any]:
         """Run a script on the bitmap."""
+        wait = None if reads else self.wait
         try:
-            return (
-                yield from protocol.call(script, [self.key, *keys], [opened.identity, *arguments], self.wait)
-            )
+            return (yield from protocol.call(script, [self.key, *keys], [opened.identity, *arguments], wait))
         except Refusal as refusal:
             if refusal.word == protocol.WRONG_TYPE:
                 raise self.explained(refusal) from refusal

@@ -274,6 +274,8 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
     @documented_by(FilterOperations.add)
     def add(self, item: Item, *, token: str | None = None) -> bool:
         operations = self._operations
+        if token is None and operations.known(item):
+            return False
         if token is not None or not self._coalesce:
             return drive(self._client, operations.add(item, token=token))
         added: bool = self._adds.carry((operations.hashable(item),), None, operations.add, item)
@@ -282,6 +284,8 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
     @documented_by(FilterOperations.contains)
     def contains(self, item: Item) -> bool:
         operations = self._operations
+        if operations.known(item):
+            return True
         if not self._coalesce:
             return drive(self._client, operations.contains(item))
         there: bool = self._tests.carry((operations.hashable(item),), None, operations.contains, item)
@@ -352,6 +356,7 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
     reserve = run(FilterOperations.reserve)
     info = run(FilterOperations.info)
     approximate_count = run(FilterOperations.approximate_count)
+    snapshot = run(FilterOperations.snapshot)
     clear = run(FilterOperations.clear)
     delete = run(FilterOperations.delete)
     expire = run(FilterOperations.expire)

@@ -21,6 +21,9 @@ from bloomredis.stored import Description
 
 _MASKS: Final = tuple(0x80 >> bit for bit in range(8))
 _MASK_ARRAY: Final = np.array(_MASKS, dtype=np.uint8)
+PIECE_BYTES: Final = 128 << 10
+"""What is read of a filter in one script: some 0.1 ms."""
+
 _BLOCK: Final = 4096  # items tested at a time: the temporaries stay in the processor's cache
 
 

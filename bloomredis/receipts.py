@@ -114,6 +114,15 @@ class Receipts:
                 self._doubts.setdefault(packed[start : start + item_bytes], (Place(lane, call, index), until))
             self._forget()
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether there is any item whose call was not answered."""
+        if not self._doubts:
+            return False
+        with self._lock:
+            self._forget()
+        return bool(self._doubts)
+
     def place(self, item: bytes) -> Place | None:
         """Return where a packed item was in a call without an answer, None if there is no doubt."""
         known = self._doubts.get(item)

@@ -94,9 +94,15 @@ class Stored(ABC):
 
     @abstractmethod
     def run(
-        self, script: scripts.Script, opened: Opened, arguments: Arguments, keys: Sequence[bytes] = ()
+        self,
+        script: scripts.Script,
+        opened: Opened,
+        arguments: Arguments,
+        keys: Sequence[bytes] = (),
+        *,
+        reads: bool = False,
     ) -> Op[Any]:
-        """Run a script on the filter that this object knows."""
+        """Run a script on the filter that this object knows; one that only reads waits for no replica."""
 
     @abstractmethod
     def clear(self) -> Op[None]:
@@ -163,15 +169,20 @@ class StoredFilter(Stored):
         return (yield from self.describe())
 
     def run(
-        self, script: scripts.Script, opened: Opened, arguments: Arguments, keys: Sequence[bytes] = ()
+        self,
+        script: scripts.Script,
+        opened: Opened,
+        arguments: Arguments,
+        keys: Sequence[bytes] = (),
+        *,
+        reads: bool = False,
     ) -> Op[Any]:
         """Run a script on the generation that this object knows, or notice that it is gone."""
+        wait = None if reads else self.wait
         while True:
             try:
                 return (
-                    yield from protocol.call(
-                        script, [self.key, *keys], [opened.identity, *arguments], self.wait
-                    )
+                    yield from protocol.call(script, [self.key, *keys], [opened.identity, *arguments], wait)
                 )
             except Refusal as refusal:
                 if refusal.word not in _LOSSES:
