@@ -20,15 +20,17 @@ from collections.abc import (
     Sequence,
 )
 from datetime import timedelta
-from itertools import compress, islice
+from itertools import compress
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.arguments import listed
+from bloomredis.batches import async_batches
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
+from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError
-from bloomredis.filter import DEDUPE_ITEMS, FilterOperations
+from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.pipelines import AnyPipeline
 from bloomredis.protocol import Op, Step
@@ -334,7 +336,7 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         is yielded.  Where a batch is interrupted, its items that are known to be new are yielded
         before the error is raised; `error.rest` has those without an answer.
         """
-        async for batch in _batches(items):
+        async for batch in async_batches(items, DEDUPE_ITEMS):
             try:
                 answers = await self.add_many(batch)
             except BatchInterruptedError as error:
@@ -343,6 +345,33 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
                 raise
             for item in compress(batch, answers):
                 yield item
+
+    @documented_by(FilterOperations.load)
+    async def load(
+        self,
+        items: Iterable[Item] | AsyncIterable[Item],
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        operations, loop = self._operations, asyncio.get_running_loop()
+        opened = await drive(self._client, operations.opened())
+        done = 0
+
+        async def send(prepared: Prepared) -> None:
+            nonlocal done
+            await drive(self._client, operations.load(prepared))
+            done += len(prepared.items)
+            if progress is not None:
+                progress(done)
+
+        preparing: asyncio.Future[Prepared] | None = None
+        async for batch in async_batches(items, LOAD_ITEMS):
+            following = loop.run_in_executor(None, operations.prepare, opened, batch)
+            if preparing is not None:
+                await send(await preparing)
+            preparing = following
+        if preparing is not None:
+            await send(await preparing)
+        return done
 
     @documented_by(FilterOperations.claim)
     def claim(self, item: Item, lease: float | timedelta = 30.0) -> Claiming:
@@ -376,19 +405,3 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
     clear = run(FilterOperations.clear)
     delete = run(FilterOperations.delete)
     expire = run(FilterOperations.expire)
-
-
-async def _batches(items: Iterable[I] | AsyncIterable[I]) -> AsyncIterator[list[I]]:
-    if isinstance(items, AsyncIterable):
-        batch: list[I] = []
-        async for item in items:
-            batch.append(item)
-            if len(batch) == DEDUPE_ITEMS:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
-    else:
-        source = iter(items)
-        while batch := list(islice(source, DEDUPE_ITEMS)):
-            yield batch

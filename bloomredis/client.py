@@ -9,16 +9,19 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from itertools import compress, islice
+from itertools import chain, compress
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.arguments import listed
+from bloomredis.batches import batches
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
+from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError
-from bloomredis.filter import DEDUPE_ITEMS, FilterOperations
+from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.pipelines import AnyPipeline
 from bloomredis.protocol import Op, Step
@@ -319,14 +322,30 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
         is yielded.  Where a batch is interrupted, its items that are known to be new are yielded
         before the error is raised; `error.rest` has those without an answer.
         """
-        source = iter(items)
-        while batch := list(islice(source, DEDUPE_ITEMS)):
+        for batch in batches(items, DEDUPE_ITEMS):
             try:
                 answers = self.add_many(batch)
             except BatchInterruptedError as error:
                 yield from compress(batch, error.results)
                 raise
             yield from compress(batch, answers)
+
+    @documented_by(FilterOperations.load)
+    def load(self, items: Iterable[Item], progress: Callable[[int], object] | None = None) -> int:
+        operations = self._operations
+        opened = drive(self._client, operations.opened())
+        done = 0
+        with ThreadPoolExecutor(1) as hasher:
+            preparing: Future[Prepared] | None = None
+            for batch in chain(batches(items, LOAD_ITEMS), [None]):
+                following = hasher.submit(operations.prepare, opened, batch) if batch else None
+                if preparing is not None:
+                    drive(self._client, operations.load(preparing.result()))
+                    done += len(preparing.result().items)
+                    if progress is not None:
+                        progress(done)
+                preparing = following
+        return done
 
     @documented_by(FilterOperations.claim)
     def claim(self, item: Item, lease: float | timedelta = 30.0) -> Claim:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from bloomredis import arguments, hashing, info, protocol, scripts, sizing
+from bloomredis import arguments, bulk, hashing, info, protocol, scripts, sizing
 from bloomredis.arguments import listed
 from bloomredis.bitmaps import ForeignLayout, StoredBitmap
 from bloomredis.caching import LocalCache
@@ -23,10 +23,12 @@ from bloomredis.info import FilterInfo
 from bloomredis.local import PIECE_BYTES, Bits, LocalFilter
 from bloomredis.pipelines import AnyPipeline, Pipelines
 from bloomredis.protocol import Op, Unanswered
-from bloomredis.receipts import Place, Receipts, parse_token
+from bloomredis.receipts import Place, Receipts, beside, parse_token
 from bloomredis.stored import Description, OnLost, Opened, Stored, StoredFilter
 
-_ADD, _CONTAINS, _EXPIRE, _READ = map(scripts.load, ("add", "contains", "expire", "read"))
+_ADD, _CONTAINS, _EXPIRE, _READ, _UNITE, _TALLY = map(
+    scripts.load, ("add", "contains", "expire", "read", "unite", "tally")
+)
 _log = logging.getLogger("bloomredis")
 Reply = bytes | str | int
 """What add and contains reply: a number for one item, a string of '0' and '1' for more."""
@@ -35,6 +37,9 @@ I = TypeVar("I", bound=Item)  # noqa: E741 - the items
 C = TypeVar("C")
 DEDUPE_ITEMS: Final = 1000
 """Items that `dedupe` reads ahead and sends together."""
+
+LOAD_ITEMS: Final = 1 << 18
+"""Items that `load` works on at a time: more make denser segments, and take more memory (60 MB here)."""
 
 _BITCOUNT_BYTES: Final = 4 << 20  # counted at a time, under 2 ms
 
@@ -124,6 +129,8 @@ class FilterOperations:
                 arguments.name(name), layout=layout, ttl=lifetime, refresh_ttl=refresh_ttl, wait=durability
             )
         self._receipts = Receipts(self._stored.key)
+        beginning = beside(self._stored.key) + b"segment:"
+        self._temporaries = (beginning + b"old", beginning + b"new")  # gone when the script ends
         self._retry_safe = retry_safe
         self._claims = Claims(self._stored, self._receipts, retry_safe=retry_safe)
         check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
@@ -269,6 +276,48 @@ class FilterOperations:
         if self._plain and (type(item) is bytes or (type(item) is str and item.isascii())):
             return item
         return self.encode(item)
+
+    # -- bulk
+
+    def prepare(self, opened: Opened, items: Sequence[Item]) -> bulk.Prepared:
+        """Do what can be done for `load` without the server."""
+        return bulk.prepare(opened.layout, items, self)
+
+    def load(self, prepared: bulk.Prepared) -> Op[None]:
+        """Add items as fast as possible, without an answer for each; return how many were read.
+
+        They are read in batches of 262,144.  A batch that is dense enough is or-ed into the filter as
+        segments of bits, a sparser one is added probe by probe; either way the server is never busy for
+        longer than about 2 ms at a time, each segment is set atomically, and others may add meanwhile.  The
+        next batch is hashed while one is sent.  Memory does not grow with the number of items.
+
+        After a fault it may simply be called again with all items.  The filter's `count` then misses at
+        most the new items of the batch that was interrupted.
+
+        :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
+        :param progress: called with the number of items done so far.
+        """
+        if prepared.probes is None:
+            yield from self._add_encoded(prepared.encoded, prepared.items)
+            return
+        opened = None
+        while opened is not self._stored.opened or opened is None:  # a lost one may be made anew meanwhile
+            opened = self._stored.opened or (yield from self._stored.open())
+            batch = bulk.Batch(opened.layout, prepared.probes)
+            with _doubtful(self.name):
+                for segment in batch.segments():
+                    found = yield from self._stored.run(
+                        _UNITE, opened, (segment.first, segment.data), self._temporaries
+                    )
+                    batch.before(segment, found)
+        if added := int(np.count_nonzero(batch.new())):
+            yield from self._tally(opened, added)
+
+    def _tally(self, opened: Opened, added: int) -> Op[None]:
+        lane = self._receipts.take()
+        with _doubtful(self.name):
+            yield from self._stored.run(_TALLY, opened, (added, lane.next_call()), (lane.key,))
+        self._receipts.give_back(lane)
 
     # -- the local cache
 

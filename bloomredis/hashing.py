@@ -67,6 +67,8 @@ def encode_all(items: Sequence[Item]) -> Sequence[str | bytes]:
     types = set(map(type, items))
     if types == {bytes} or (types == {str} and "".join(cast("Sequence[str]", items)).isascii()):
         return cast("Sequence[str | bytes]", items)
+    if types == {int}:
+        return list(map(str, items))
     return [encode(item) for item in items]
 
 
