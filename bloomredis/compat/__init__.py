@@ -1,0 +1,14 @@
+"""Which bits other systems set: layouts that are theirs bit for bit.
+
+A module for each system has its layout, its sizes as it rounds them, and its keys.
+"""
+
+from bloomredis.compat.go_zero import go_zero
+from bloomredis.compat.guava import guava
+from bloomredis.compat.jedis import jedis
+from bloomredis.compat.php_bkdr import php_bkdr
+from bloomredis.compat.redis_bitmaps import redis_bitmaps
+from bloomredis.compat.redis_template import redis_template
+from bloomredis.compat.redisson import redisson
+
+__all__ = ["go_zero", "guava", "jedis", "php_bkdr", "redis_bitmaps", "redis_template", "redisson"]

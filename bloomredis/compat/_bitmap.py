@@ -1,0 +1,142 @@
+"""What all filters have in common that are a bitmap without a header.
+
+A layout says where the bits of an item lie; two layouts that say the same are equal, whatever capacity
+they were made for.  What a bitmap was made with is written nowhere beside it, so it comes from the caller.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import index
+from typing import ClassVar, Final, SupportsIndex, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bloomredis import hashing
+from bloomredis.hashing import Item
+
+MAX_BITS: Final = 2**32
+"""Bits of the longest Redis string, 512 MiB."""
+MAX_HASHES: Final = 255
+"""The most probes an item that the scripts are told about: the number has one byte."""
+
+_REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+
+
+def reversed_bits(data: bytes) -> bytes:
+    """Return `data` with the bits of each byte reversed: LSB first becomes SETBIT's MSB first."""
+    return data.translate(_REVERSED)
+
+
+def remainders(numbers: NDArray[np.uint64], divisor: int) -> NDArray[np.uint64]:
+    """Return `numbers` modulo `divisor`, in place."""
+    # Three times as fast as numpy's `%`, which divides one number at a time.
+    quotients = numbers // np.uint64(divisor)
+    quotients *= np.uint64(divisor)
+    numbers -= quotients
+    return numbers
+
+
+def whole(what: str, value: SupportsIndex) -> int:
+    """Return a number of bits, hashes and the like as an int, or raise for what is none of at least 1."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what} must be an int, not {type(value).__name__} {value!r}")
+    if index(value) < 1:
+        raise ValueError(f"{what} must be at least 1, not {index(value)}")
+    return index(value)
+
+
+def half_full(num_bits: int, num_hashes: int) -> tuple[int, float]:
+    """Return what a bitmap of this size is best for: items until half its bits are set, and the rate then.
+
+    n = (m / k) ln 2 and p = 2^-k (Broder & Mitzenmacher, "Network applications of Bloom filters", 2004).
+    """
+    return max(1, round(num_bits / num_hashes * math.log(2))), 2.0**-num_hashes
+
+
+def encode_all(items: Sequence[Item], encode: Callable[[Item], bytes]) -> Sequence[str | bytes]:
+    """Return what stands for each item; bytes and ASCII strings, which stand for themselves, as they are."""
+    types = set(map(type, items))
+    if types == {bytes} or (types == {str} and "".join(cast("Sequence[str]", items)).isascii()):
+        return cast("Sequence[str | bytes]", items)
+    return [encode(item) for item in items]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bitmap(ABC):
+    """A layout of another system: `num_hashes` bits an item among the `num_bits` of one Redis string.
+
+    Refuses with `ValueError` what no Redis string or script can hold.
+    """
+
+    num_bits: int
+    num_hashes: int
+    capacity: int = field(compare=False)
+    """Items that the filter is made for."""
+    error_rate: float = field(compare=False)
+    """The configured false-positive rate at that many items."""
+
+    name: ClassVar[str]
+    text_is_utf8: ClassVar[bool] = True
+    """Whether an ASCII str may stand for its own bytes in `pack`."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_bits <= self.max_bits():
+            raise ValueError(
+                f"{self.name} filter of {self.num_bits} bits: it must have at least 1 and at most "
+                f"{self.max_bits()} bits; change what its size is computed from"
+            )
+        if not 1 <= self.num_hashes <= MAX_HASHES:
+            raise ValueError(
+                f"{self.name} filter with {self.num_hashes} hashes: at least 1 and at most {MAX_HASHES} are "
+                "possible; change the error_rate"
+            )
+
+    def max_bits(self) -> int:
+        """Return the most bits that such a filter can have."""
+        return MAX_BITS
+
+    @property
+    def item_bytes(self) -> int:
+        """Four bytes a probe."""
+        return 4 * self.num_hashes
+
+    def key(self, name: str) -> str:
+        """Return the key under which the system keeps a filter of that name: the name itself."""
+        return name
+
+    def encode(self, item: Item) -> bytes:
+        """Return the bytes that stand for `item`: UTF-8 of a str, decimal text of an int.
+
+        Raises `TypeError` for every other type, and `ValueError` for a str that UTF-8 cannot encode.
+        """
+        return hashing.encode(item)
+
+    def encode_all(self, items: Sequence[Item]) -> Sequence[str | bytes]:
+        """Return what stands for each item in a batch, in a form that `pack` takes."""
+        return encode_all(items, self.encode)
+
+    @abstractmethod
+    def probes(self, encoded: bytes) -> list[int]:
+        """Return the bits of an encoded item in probe order, repeats kept, each below `num_bits`."""
+
+    def offsets(self, item: Item) -> list[int]:
+        """Return the item's SETBIT offsets in probe order, repeats kept, each below `num_bits`."""
+        return self.probes(self.encode(item))
+
+    def probe_matrix(self, items: Sequence[str | bytes]) -> hashing.Offsets:
+        """Return the bits of encoded items: one row an item, one column a probe."""
+        return np.frombuffer(self.pack(items), dtype="<u4").reshape(-1, self.num_hashes)
+
+    def pack_one(self, item: bytes) -> bytes:
+        """Return the offsets of one encoded item as little-endian u32."""
+        return struct.pack(f"<{self.num_hashes}I", *self.probes(item))
+
+    def pack(self, items: Sequence[str | bytes]) -> bytes:
+        """Return the offsets of all encoded items as little-endian u32, item after item."""
+        return b"".join([self.pack_one(item.encode() if isinstance(item, str) else item) for item in items])

@@ -1,0 +1,67 @@
+"""Which bits two 64-bit hashes stand for, where probes are sums of Java longs.
+
+    probe_i = ((a_i h1 + b_i h2 + c_i) & Long.MAX_VALUE) % m
+
+The sums wrap at 2^64 and the mask takes the sign away.  Guava's MITZ_64 (Kirsch & Mitzenmacher, "Less
+hashing, same performance", 2006) has a = 1, b = i, c = 0; other systems have their own `Steps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from mmh3 import hash64
+from numpy.typing import NDArray
+
+from bloomredis import hashing
+from bloomredis.compat._bitmap import Bitmap, remainders
+
+Words = NDArray[np.uint64]
+Steps = tuple[tuple[int, int, int], ...]
+MAX_LONG: Final = 2**63 - 1
+_BLOCK: Final = 4096  # items at a time: the temporaries stay in the processor's cache
+
+
+@lru_cache(maxsize=256)
+def mitz64(hashes: int) -> Steps:
+    """Return the steps of h1 + i h2."""
+    return tuple((1, i, 0) for i in range(hashes))
+
+
+def probes(h1: int, h2: int, steps: Steps, bits: int) -> list[int]:
+    """Return the probes of one item."""
+    return [((a * h1 + b * h2 + c) & MAX_LONG) % bits for a, b, c in steps]
+
+
+def packed_probes(hashes: Words, steps: Steps, bits: int) -> bytes:
+    """Return the probes of many items as little-endian u32; one row of `hashes` (h1, h2) an item."""
+    a, b, c = np.array(steps, dtype=np.uint64).T
+    packed = []
+    for start in range(0, len(hashes), _BLOCK):
+        block = hashes[start : start + _BLOCK]
+        matrix = block[:, :1] * a + block[:, 1:] * b
+        matrix += c
+        matrix &= np.uint64(MAX_LONG)
+        packed.append(remainders(matrix, bits).astype("<u4").tobytes())
+    return b"".join(packed)
+
+
+def murmurs(items: Sequence[str | bytes]) -> Words:
+    """Return MurmurHash3 x64 128 of all items: one row (h1, h2) an item."""
+    return np.frombuffer(hashing.digests(items), dtype="<u8").reshape(-1, 2)
+
+
+class Mitz64(Bitmap):
+    """A layout with Guava's MITZ_64 arithmetic: MurmurHash3, h1 + i h2, the sign masked."""
+
+    def probes(self, encoded: bytes) -> list[int]:
+        """Return the bits of an encoded item in probe order."""
+        h1, h2 = hash64(encoded, signed=False)
+        return probes(h1, h2, mitz64(self.num_hashes), self.num_bits)
+
+    def pack(self, items: Sequence[str | bytes]) -> bytes:
+        """Return the offsets of all encoded items as little-endian u32, item after item."""
+        return packed_probes(murmurs(items), mitz64(self.num_hashes), self.num_bits)

@@ -1,0 +1,74 @@
+"""Which bits the Java chain of growing Redis bitmaps sets, and under which keys.
+
+Guava's strategy MITZ_64 on bitmaps `<base>-<cursor>`: items go into the bitmap that the cursor names, and
+once more than half of its bits are set, into the next one.  An item is there if any bitmap has all its bits.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, SupportsIndex
+
+from bloomredis import sizing
+from bloomredis.compat import _java
+from bloomredis.compat._longs import Mitz64
+from bloomredis.hashing import Item
+
+
+class RedisBitmaps(Mitz64):
+    """One bitmap of the chain; all are of the same size, and an item has the same bits in each.
+
+    Probe i is ((h1 + i h2) & Long.MAX_VALUE) % num_bits, h1 and h2 being MurmurHash3 x64 128.  A str is
+    hashed as Java's `getBytes(UTF_8)`, an unpaired surrogate as a question mark; an int as its decimal text.
+    """
+
+    name: ClassVar[str] = "redis_bitmaps"
+
+    def encode(self, item: Item) -> bytes:
+        """Return the bytes that stand for `item`; `TypeError` for what is no str, bytes or int."""
+        return _java.utf8(item)
+
+    def link_key(self, name: str, cursor: int) -> str:
+        """Return the key of one bitmap of the chain; the original's chain is named `bloomfilter`."""
+        return f"{name}-{cursor}"
+
+    def cursor_key(self) -> str:
+        """Return the key of the number of the bitmap that grows; a missing key counts as 0.
+
+        The original calls it `cursor` whatever the chain is called: one database holds one chain.
+        """
+        return "cursor"
+
+    def is_full(self, ones: int) -> bool:
+        """Return whether a bitmap with so many bits set is followed by the next one."""
+        return 2 * ones > self.num_bits
+
+
+def optimal_num_bits(capacity: int, error_rate: float) -> int:
+    """Bits before rounding: (long) (-n ln p / (ln 2)^2)."""
+    return _java.to_long(_java.bits_needed(capacity, error_rate))
+
+
+def num_bits(capacity: int, error_rate: float) -> int:
+    """Bits of one bitmap, which are the modulus: the optimum rounded up to a multiple of 64."""
+    return -(-optimal_num_bits(capacity, error_rate) // 64) * 64
+
+
+def num_hashes(capacity: int, optimal_bits: int) -> int:
+    """Hashes an item: max(1, round(m / n ln 2)), m not rounded up."""
+    return _java.hashes_needed(capacity, optimal_bits)
+
+
+def redis_bitmaps(capacity: SupportsIndex, error_rate: float) -> RedisBitmaps:
+    """Return the layout of each bitmap in a chain that was made with these parameters.
+
+    `capacity` items fill one bitmap; the chain grows past it.  Raises `ValueError` for an error rate outside
+    (0, 1), and for parameters that leave no bit or need more than 2^32.
+    """
+    count = sizing.checked_capacity(capacity)
+    rate = sizing.checked_error_rate(error_rate)
+    return RedisBitmaps(
+        num_bits=num_bits(count, rate),
+        num_hashes=num_hashes(count, optimal_num_bits(count, rate)),
+        capacity=count,
+        error_rate=rate,
+    )

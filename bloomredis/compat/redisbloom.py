@@ -1,0 +1,163 @@
+"""Which bits RedisBloom sets, and what `BF.SCANDUMP` gives out.
+
+A RedisBloom filter is a chain of links, each with a bitmap of its own size; an item is there if any link
+has all its bits.  RedisBloom counts the bits of a byte from the least significant one; a link that was read
+has them in SETBIT's order, so that its bit x is at SETBIT offset x.  This module reads, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
+
+from bloomredis.compat import _murmur2
+from bloomredis.compat._bitmap import Bitmap, reversed_bits
+
+NOROUND: Final = 1
+ENTS_IS_BITS: Final = 2
+FORCE64: Final = 4
+NO_SCALING: Final = 8
+"""Options of a chain: no power of two; capacity is log2 of the bits; 64-bit hashes; one link for ever."""
+
+_CHAIN: Final = struct.Struct("<QIII")  # items, links, options, growth
+_LINK: Final = struct.Struct("<QQQddIQB")  # bytes, bits, items, error, bits per entry, hashes, entries, n2
+_LN2: Final = 0.693147180559945  # as many digits as RedisBloom has
+_LN2_SQUARED: Final = 0.480453013918201
+_MASK: Final = 2**64 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisBloom(Bitmap):
+    """One link: probe i is (a + i b) modulo 2^`n2`, or modulo `num_bits` where `n2` is 0.
+
+    a and b are MurmurHash64A (`hash_bits` 64), or MurmurHash2 in old filters (32), b seeded with a.
+     An item is bytes to RedisBloom; a str stands for its UTF-8, an int for its decimal text.
+    """
+
+    name: ClassVar[str] = "redisbloom"
+
+    n2: int = 0
+    hash_bits: int = 64
+
+    @property
+    def modulus(self) -> int:
+        """What the probes are below; up to `num_bits`, which is rounded up to 64."""
+        return 1 << self.n2 if self.n2 else self.num_bits
+
+    def probes(self, encoded: bytes) -> list[int]:
+        """Return the bits of an encoded item in probe order."""
+        a, b = (_murmur2.chained64 if self.hash_bits == 64 else _murmur2.chained32)(encoded)
+        modulus = self.modulus
+        return [((a + i * b) & _MASK) % modulus for i in range(self.num_hashes)]
+
+
+class Size(NamedTuple):
+    """What `bloom_init` makes of its parameters."""
+
+    num_bits: int
+    num_hashes: int
+    n2: int
+    entries: int
+    error_rate: float
+
+
+def link_size(capacity: int, error_rate: float, options: int = NOROUND | FORCE64) -> Size:
+    """Return the size of a link as `bloom_init` computes it, all in doubles: m = n |ln p| / (ln 2)^2.
+
+    Raises `ValueError` for what RedisBloom refuses.
+    """
+    if capacity < 1 or not 0 < error_rate < 1:
+        raise ValueError(f"a link of capacity {capacity} at error_rate {error_rate}: RedisBloom has none")
+    per_entry = abs(math.log(error_rate) / _LN2_SQUARED)
+    n2, entries = 0, capacity
+    if options & ENTS_IS_BITS:
+        n2 = capacity
+        entries = int((1 << n2) / per_entry)
+    elif not options & NOROUND:
+        n2 = math.frexp(capacity * per_entry)[1]
+        entries += int(int((1 << n2) - capacity * per_entry) / per_entry)
+    if n2 > 63:
+        raise ValueError(f"a link of 2^{n2} bits: RedisBloom has none past 2^63")
+    bits = 1 << n2 if n2 else max(1, int(capacity * per_entry))
+    return Size(-(-bits // 64) * 64, math.ceil(_LN2 * per_entry), n2, entries, error_rate)
+
+
+def first_link_size(capacity: int, error_rate: float, options: int = NOROUND | FORCE64) -> Size:
+    """Return the size of the first link of `BF.RESERVE`: for half the rate, as more links may follow."""
+    return link_size(capacity, error_rate if options & NO_SCALING else error_rate * 0.5, options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """One link of a chain: its layout, its bits as a Redis string has them, and how many items it took."""
+
+    layout: RedisBloom
+    bits: bytes
+    items: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """A filter that was read: its links, oldest first, and what it would make the next one of."""
+
+    links: tuple[Link, ...]
+    items: int
+    options: int
+    growth: int
+
+
+def read_redisbloom(chunks: Iterable[tuple[int, bytes]]) -> Chain:
+    """Return the filter that `BF.SCANDUMP` gave out: `(iterator, data)` as the command replied, in its order.
+
+    The reply that ends a dump, iterator 0, may be there or not.  Raises `ValueError` for what is no whole
+    dump, and for a link of more than 2^32 bits, which no Redis string holds.
+    """
+    replies = [(iterator, data) for iterator, data in chunks if iterator]
+    if not replies or replies[0][0] != 1:
+        raise ValueError("a dump begins with the header, iterator 1: pass every reply of BF.SCANDUMP")
+    size = 0
+    for iterator, data in replies[1:]:
+        size += len(data)
+        if iterator != 1 + size:
+            raise ValueError(f"the chunk with iterator {iterator} ends at byte {size}: one is missing or cut")
+    return _chain(replies[0][1], b"".join(data for _, data in replies[1:]))
+
+
+def _chain(head: bytes, data: bytes) -> Chain:
+    if len(head) < _CHAIN.size:
+        raise ValueError(f"the header of a dump has at least {_CHAIN.size} bytes, not {len(head)}")
+    items, count, options, growth = _CHAIN.unpack_from(head)
+    if not count or len(head) != _CHAIN.size + count * _LINK.size:
+        raise ValueError(f"the header of a dump with {count} links does not have {len(head)} bytes")
+    if options & ~(NOROUND | ENTS_IS_BITS | FORCE64 | NO_SCALING):
+        raise ValueError(f"the dump has options {options:#x}, of which some are unknown")
+    links, start = [], 0
+    for fields in _LINK.iter_unpack(head[_CHAIN.size :]):
+        links.append(_link(fields, options, data[start : start + fields[0]]))
+        start += fields[0]
+    if start != len(data) or items != sum(link.items for link in links):
+        raise ValueError(
+            f"the header tells of {start} bytes and {items} items; the dump has {len(data)} bytes"
+        )
+    return Chain(links=tuple(links), items=items, options=options, growth=growth)
+
+
+def _link(fields: tuple[int, int, int, float, float, int, int, int], options: int, data: bytes) -> Link:
+    size, bits, items, error_rate, _, hashes, entries, n2 = fields
+    if bits != 8 * size or len(data) != size or n2 > 63 or bits < (1 << n2) or not 0 < error_rate < 1:
+        raise ValueError(
+            f"a link of {bits} bits, n2 {n2}, error rate {error_rate}, in {len(data)} of {size} bytes: "
+            "no dump of RedisBloom"
+        )
+    layout = RedisBloom(
+        num_bits=bits,
+        num_hashes=hashes,
+        capacity=entries,
+        error_rate=error_rate,
+        n2=n2,
+        hash_bits=64 if options & FORCE64 else 32,
+    )
+    return Link(layout=layout, bits=reversed_bits(data), items=items)
