@@ -39,7 +39,7 @@ redis.call('SET', old_key, old)
 redis.call('SET', new_key, segment)
 redis.call('BITOP', 'OR', new_key, new_key, old_key)
 local united = redis.call('GET', new_key)
-redis.call('DEL', old_key, new_key)
+redis.call('UNLINK', old_key, new_key)
 replicate(redis.REPL_ALL)
 if united ~= old then
   redis.call('SETRANGE', key, start, united)

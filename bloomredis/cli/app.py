@@ -1,6 +1,7 @@
 """Which commands there are, and the exit status that each kind of error gets.
 
-0 done, 2 bad usage, 3 the server refused or is not there; ended by a signal 128 + its number.
+0 done, 1 `doctor` found something critical, 2 bad usage, 3 the server refused or is not there; ended by
+a signal 128 + its number.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import typer
 
 from bloomredis.cli.dedupe import dedupe
 from bloomredis.cli.demo import demo
+from bloomredis.cli.doctor import doctor
 from bloomredis.cli.info import info
 from bloomredis.cli.plan import plan
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
@@ -24,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,  # they print local variables, a password among them
 )
-for command in (dedupe, demo, plan, info):
+for command in (dedupe, demo, plan, info, doctor):
     app.command()(command)
 
 

@@ -1,0 +1,35 @@
+"""What about a server would bite a Bloom filter?  Facts in, findings out, the worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from bloomredis.cli import condition, keeping, serving
+from bloomredis.cli.facts import Facts
+from bloomredis.cli.findings import Finding, Findings
+
+CHECKS: Final[tuple[Callable[[Facts], Findings], ...]] = (
+    serving.lua,
+    serving.rights,
+    serving.role,
+    condition.presence,
+    condition.parameters,
+    keeping.eviction,
+    keeping.memory,
+    keeping.saving,
+    condition.fullness,
+    condition.lifetime,
+    keeping.persistence,
+    serving.version,
+    serving.cluster,
+    serving.latency,
+    serving.unchecked,
+)
+"""Every check; those of equal severity are reported in this order."""
+
+
+def checkup(facts: Facts) -> list[Finding]:
+    """Return all findings, the worst first."""
+    found = [finding for check in CHECKS for finding in check(facts)]
+    return sorted(found, key=lambda finding: -finding.severity)

@@ -1,0 +1,96 @@
+"""`bloomredis doctor`: what about a server would bite a Bloom filter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bloomredis import arguments
+from bloomredis.cli.findings import Finding, Severity
+from bloomredis.cli.output import write
+from bloomredis.cli.server import Url, connect, redacted
+
+if TYPE_CHECKING:
+    from bloomredis.cli.facts import Facts
+
+FOUND = 1
+
+
+def doctor(
+    *,
+    url: Url,
+    name: Annotated[str | None, typer.Option(help="A filter to look at as well.", show_default=False)] = None,
+    capacity: Annotated[
+        int | None, typer.Option(help="Items of a filter that is planned.", show_default=False)
+    ] = None,
+    error_rate: Annotated[float | None, typer.Option(help="Its error rate.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Look for what would bite a filter on this server, and print it, worst first; nothing is changed.
+
+    critical: data gets lost or calls are refused, now or when memory runs short.
+
+    warning: a crash, a failover or further growth does so.
+
+    note: worth knowing.
+
+    unchecked: the server did not tell.
+
+    Exit status: 0 nothing critical, 1 something critical, 2 bad usage, 3 no server, or it refuses to let
+    the command in.
+    """
+    planned = arguments.template(capacity, error_rate, None)
+    if name is not None:
+        arguments.name(name)
+    from bloomredis.cli.checkup import checkup  # noqa: PLC0415 - for --help to be quick
+    from bloomredis.cli.facts import gather  # noqa: PLC0415
+
+    facts = gather(connect(url), name, planned)
+    found = checkup(facts)
+    if as_json:
+        write(json.dumps(_object(facts, url, found)).encode() + b"\n")
+    else:
+        write(_text(facts, url, found).encode())
+    if any(finding.severity is Severity.CRITICAL for finding in found):
+        raise typer.Exit(FOUND)
+
+
+def _object(facts: Facts, url: str, found: Sequence[Finding]) -> dict[str, Any]:
+    return {
+        "server": _server(facts),
+        "url": redacted(url),
+        "round_trip_ms": round(facts.round_trip * 1000, 3),
+        "findings": [
+            {
+                "severity": _word(finding),
+                "seen": finding.seen,
+                "why": finding.why,
+                "way_out": finding.way_out,
+            }
+            for finding in found
+        ],
+    }
+
+
+def _text(facts: Facts, url: str, found: Sequence[Finding]) -> str:
+    head = f"{_server(facts)} at {redacted(url)}; a round trip takes {facts.round_trip * 1000:.2f} ms\n"
+    if not found:
+        return head + "nothing found that would bite a filter\n"
+    return head + "".join(
+        f"{_word(finding):<9}  {finding.seen}\n           {finding.why}\n           -> {finding.way_out}\n"
+        for finding in found
+    )
+
+
+def _word(finding: Finding) -> str:
+    return finding.severity.name.lower()
+
+
+def _server(facts: Facts) -> str:
+    for product in ("valkey", "redis"):
+        if release := facts.info.get(f"{product}_version"):
+            return f"{product.capitalize()} {release}"
+    return "a server"

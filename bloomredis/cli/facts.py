@@ -1,0 +1,120 @@
+"""What is there to know about a server?  Asked without changing anything.
+
+Sent are PING, INFO, CONFIG GET, what `rights` sends, EVAL and EVALSHA of a script that returns a constant,
+and the library's own description of a filter.  What the server refuses to tell is noted, never an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha1
+from statistics import median
+from typing import Any, Final
+
+from redis.exceptions import ResponseError
+
+from bloomredis.cli.rights import Rights, one_line, rights
+from bloomredis.client import drive
+from bloomredis.errors import BloomError
+from bloomredis.header import Header
+from bloomredis.stored import Description, StoredFilter
+
+SETTINGS: Final = (
+    "save",
+    "appendfsync",
+    "stop-writes-on-bgsave-error",
+    "min-replicas-to-write",
+    "proto-max-bulk-len",
+)
+_HARMLESS: Final = "return rawget(_G, 'struct') and 1 or 0"
+_PINGS: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What was found out; what is missing in `info` and `config` is not known."""
+
+    info: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+    unchecked: Mapping[str, str] = field(default_factory=dict)
+    """Commands that would have told more, with the server's refusal."""
+
+    round_trip: float = 0.0  # seconds
+    lua_error: str | None = None  # of EVAL and EVALSHA
+    has_struct: bool = True
+    rights: Rights = field(default_factory=Rights)
+    name: str | None = None
+    stored: Description | BloomError | None = None
+    """The filter that the name stands for, or why there is none to look at."""
+
+    planned: Header | None = None
+
+
+def gather(client: Any, name: str | None, planned: Header | None) -> Facts:
+    """Ask a server; `name` is a filter's, `planned` what will be created if it is missing.
+
+    :raises redis.ConnectionError: there is no server, or it lets nobody in with this password.
+    """
+    unchecked: dict[str, str] = {}
+
+    def ask(what: str, call: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return call()
+        except ResponseError as error:
+            unchecked.setdefault(what, one_line(error))
+            return otherwise
+
+    lua_error, has_struct = _lua(client)
+    config: dict[str, str] = {}
+    for setting in SETTINGS:
+        config |= ask("CONFIG GET", partial(client.config_get, setting), {})
+    return Facts(
+        round_trip=_round_trip(client),
+        info=ask("INFO", client.info, {}),
+        config=config,
+        unchecked=unchecked,
+        lua_error=lua_error,
+        has_struct=has_struct,
+        rights=rights(client, name),
+        name=name,
+        stored=None if name is None or lua_error else _stored(client, name),
+        planned=planned,
+    )
+
+
+def _round_trip(client: Any) -> float:
+    """Return the median time of a PING; one that is refused takes as long."""
+    times = []
+    for _ in range(_PINGS):
+        started = time.perf_counter()
+        try:
+            client.ping()
+        except ResponseError:
+            pass
+        finally:
+            times.append(time.perf_counter() - started)
+    return median(times)
+
+
+def _lua(client: Any) -> tuple[str | None, bool]:
+    """Return what the server says against scripts, and whether they have the library `struct`."""
+    sha = sha1(_HARMLESS.encode(), usedforsecurity=False).hexdigest()
+    for command, script in (("EVAL", _HARMLESS), ("EVALSHA", sha)):
+        try:
+            has_struct = client.execute_command(command, script, 0) == 1
+        except ResponseError as error:
+            return f"{command}: {one_line(error)}", True
+    return None, has_struct
+
+
+def _stored(client: Any, name: str) -> Description | BloomError:
+    known = StoredFilter(name, new=None, layout=None, ttl=0, on_lost="raise", wait=None)
+    try:
+        return drive(client, known.describe())
+    except BloomError as error:
+        return error
+    except ResponseError as error:
+        return BloomError(f"{type(error).__name__}: {one_line(error)}")

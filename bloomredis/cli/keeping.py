@@ -1,0 +1,139 @@
+"""Will the server keep what a filter stores?  Each check takes facts and yields findings, without I/O."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bloomredis.cli.facts import Facts
+from bloomredis.cli.findings import Finding, Findings, Severity
+from bloomredis.stored import Description
+
+LITTLE_SHARE: Final = 0.1  # of maxmemory; less than this is soon used up
+
+
+def eviction(facts: Facts) -> Findings:
+    """Whether the server drops keys, the filter or what lies beside it, when memory runs short."""
+    policy = str(facts.info.get("maxmemory_policy", ""))
+    expires = isinstance(facts.stored, Description) and facts.stored.ttl is not None
+    seen = f"maxmemory-policy is {policy}"
+    if not facts.info.get("maxmemory"):
+        seen += "; it takes effect with a maxmemory, which is not set"
+    way_out = "CONFIG SET maxmemory-policy noeviction; give filters a server apart from caches"
+    if policy.startswith("allkeys"):
+        why = "the server may drop the filter whenever memory runs short; all that was added is forgotten"
+        yield Finding(Severity.CRITICAL, seen, why, way_out)
+    elif policy.startswith("volatile") and expires:
+        why = f"when memory runs short the server may drop {facts.name!r}, which has a ttl"
+        yield Finding(Severity.CRITICAL, seen, why, way_out)
+    elif policy.startswith("volatile"):
+        why = (
+            "when memory runs short the server drops keys that expire: filters with a ttl; claims, so "
+            "that two workers hold an item; receipts, so that a call sent again is told 'already there'"
+        )
+        yield Finding(Severity.WARNING, seen, why, way_out)
+
+
+def memory(facts: Facts) -> Findings:
+    """Whether there is room for the filter, and for what comes on top.
+
+    What is stored is counted already; `clear()` frees it before it takes the same again.
+    """
+    size = 0 if facts.planned is None or isinstance(facts.stored, Description) else facts.planned.size_bytes
+    needed = allocated(size, str(facts.info.get("mem_allocator", "")))
+    purpose = f"the new filter takes {needed:,}" if size else "every call needs a little"
+    used = facts.info.get("used_memory", 0)
+    way_out = "raise maxmemory, free memory, or plan a smaller filter (bloomredis plan)"
+    if limit := facts.info.get("maxmemory", 0):
+        free = max(0, limit - used + facts.info.get("mem_not_counted_for_evict", 0))
+        seen = f"{free:,} bytes of maxmemory {limit:,} are free; {purpose}"
+        why = "above maxmemory " + (
+            "each add is refused (OOM), though a new filter is still created and reads go on"
+            if facts.info.get("maxmemory_policy") == "noeviction"
+            else "the server drops keys to make room, and refuses each add (OOM) when there are none to drop"
+        )
+        if free <= needed:
+            yield Finding(Severity.CRITICAL, seen, why, way_out)
+        elif free - needed < LITTLE_SHARE * limit:
+            yield Finding(Severity.WARNING, seen, why, way_out)
+    elif size and needed + used > (machine := facts.info.get("total_system_memory", needed + used)):
+        seen = f"the machine has {machine:,} bytes, of which the server uses {used:,}; {purpose}"
+        yield Finding(Severity.CRITICAL, seen, "the system kills a server that outgrows it", way_out)
+    longest = int(facts.config.get("proto-max-bulk-len", size))
+    if size > longest:
+        seen = f"proto-max-bulk-len is {longest:,} bytes; {purpose}"
+        why = "the server refuses to make a longer string"
+        yield Finding(Severity.CRITICAL, seen, why, f"CONFIG SET proto-max-bulk-len {size}")
+
+
+def allocated(size: int, allocator: str) -> int:
+    """Return the bytes that a server takes for a long string: jemalloc has four sizes in each doubling."""
+    if not allocator.startswith("jemalloc") or size < 16384:
+        return size
+    step = 1 << ((size - 1).bit_length() - 3)
+    return -(-size // step) * step
+
+
+_LASTING: Final = "CONFIG SET appendonly yes; with appendfsync always no answered call is lost"
+_PERSISTENCE: Final = {
+    "none": (
+        Severity.WARNING,
+        "no append-only file and no snapshots",
+        "a restart of the server forgets every filter",
+        _LASTING,
+    ),
+    "snapshots": (
+        Severity.WARNING,
+        "snapshots only (save {save}), and {changes} changes since the last one",
+        "a crash of the server forgets what was added since the last snapshot: those items are new again",
+        _LASTING,
+    ),
+    "not known": (
+        Severity.WARNING,
+        "no append-only file; whether there are snapshots could not be read",
+        "a crash of the server forgets what was added since the last snapshot, if there is one",
+        _LASTING,
+    ),
+    "no": (
+        Severity.WARNING,
+        "an append-only file with appendfsync no",
+        "a crash of the machine forgets what its system had not yet written, up to half a minute",
+        "CONFIG SET appendfsync everysec, or always",
+    ),
+    "everysec": (
+        Severity.NOTE,
+        "an append-only file with appendfsync everysec",
+        "a crash of the machine forgets what was added in the last one or two seconds: it is new again",
+        "CONFIG SET appendfsync always, which costs each write a wait for the disk",
+    ),
+}
+
+
+def persistence(facts: Facts) -> Findings:
+    """What a crash or a restart of the server loses."""
+    if "aof_enabled" not in facts.info:
+        return
+    save = facts.config.get("save")
+    if facts.info["aof_enabled"]:
+        mode = facts.config.get("appendfsync", "")
+    else:
+        mode = "not known" if save is None else "snapshots" if save else "none"
+    if mode in _PERSISTENCE:
+        severity, seen, why, way_out = _PERSISTENCE[mode]
+        changes = facts.info.get("rdb_changes_since_last_save", "an unknown number of")
+        yield Finding(severity, seen.format(save=save, changes=changes), why, way_out)
+
+
+def saving(facts: Facts) -> Findings:
+    """Whether the server fails to save, and so refuses writes."""
+    stops = facts.config.get("save") and facts.config.get("stop-writes-on-bgsave-error", "yes") == "yes"
+    for status, refuses in (
+        ("rdb_last_bgsave_status", stops),
+        ("aof_last_write_status", facts.info.get("aof_enabled")),
+    ):
+        if refuses and facts.info.get(status, "ok") != "ok":
+            yield Finding(
+                Severity.CRITICAL,
+                f"{status} is {facts.info[status]}",
+                "the server cannot save its data and refuses writes (MISCONF)",
+                "see its log; free disk space, or repair the disk",
+            )

@@ -1,0 +1,135 @@
+"""What this user may not do of what a filter needs.
+
+ACL DRYRUN tells without running anything.  Where it is missing (before 7.0) or itself forbidden, a
+script runs each command in a way that changes nothing: it only reads, or its arguments are wrong in
+a way that is noticed after the permission and before the key.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from redis.exceptions import ResponseError
+
+from bloomredis.receipts import beside
+
+NEEDED: Final = {
+    # EVAL and EVALSHA, which cannot be run in a script, are tried by themselves.
+    "getrange": "FILTER 0 0",
+    "setrange": "FILTER -1 x",
+    "setbit": "FILTER -1 1",
+    "getbit": "FILTER 0",
+    "bitcount": "FILTER 0 0",
+    "strlen": "FILTER",
+    "exists": "FILTER",
+    "bitop": "nonsense BESIDE FILTER",
+    "unlink": "BESIDE",  # there is no such key
+    "get": "BESIDE",
+    "set": "BESIDE x nonsense",
+    "pttl": "FILTER",
+    "pexpire": "FILTER nonsense",
+    "time": "",
+    "wait": "0 0",
+}
+"""Commands of the README's ACL rule, with arguments that change nothing."""
+
+_ANYWHERE: Final = "bloomredis:doctor"
+_DENIED: Final = {
+    # What servers from 6.2 on say, through ACL DRYRUN and inside a script; keys first, as a key may be
+    # named like anything.
+    "keys": ("permissions to access ", "can't access "),
+    "command": ("permissions to run ", "can't run ", "nknown ", " not found"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a user may not do, and what could not be tried."""
+
+    user: str | None = None
+    commands: Sequence[str] = ()
+    """Forbidden, renamed or disabled."""
+
+    keys: str | None = None
+    """What the server says if the user may not use the filter's keys."""
+
+    unchecked: Mapping[str, str] = field(default_factory=dict)
+    """Commands that could not be tried, and why."""
+
+
+def rights(client: Any, name: str | None) -> Rights:
+    """Try every command on the keys of a filter; without a name, keys are no matter."""
+    key = (name or _ANYWHERE).encode()
+    keys = [key, beside(key) + b"doctor:" + secrets.token_hex(8).encode()]
+    user = _user(client)
+    answers = (_dry(client, user, keys) if user else None) or _tried(client, keys)
+    if isinstance(answers, str):
+        about_keys = name is not None and _denied(answers) == "keys"
+        return Rights(user, (), answers if about_keys else None, dict.fromkeys(NEEDED, answers))
+    told = dict(zip(NEEDED, answers, strict=True))
+    return Rights(
+        user,
+        [command for command, answer in told.items() if _denied(answer) == "command"],
+        next((answer for answer in answers if name is not None and _denied(answer) == "keys"), None),
+        {command: answer for command, answer in told.items() if "not allowed from script" in answer},
+    )
+
+
+def _user(client: Any) -> str | None:
+    try:
+        return _text(client.acl_whoami())
+    except ResponseError:
+        return None
+
+
+def _dry(client: Any, user: str, keys: Sequence[bytes]) -> list[str] | None:
+    """Return the answer to each command, None if the server does not tell."""
+    pipe = client.pipeline(transaction=False)
+    for command, arguments in NEEDED.items():
+        pipe.execute_command("ACL DRYRUN", user, command, *_filled(arguments, keys))
+    answers = pipe.execute(raise_on_error=False)
+    # What is denied is told as a text.  An error is about a command that was renamed, or about ACL itself.
+    if isinstance(answers[0], ResponseError) and " not found" not in str(answers[0]):
+        return None
+    return [_text(answer) for answer in answers]
+
+
+def _tried(client: Any, keys: Sequence[bytes]) -> list[str] | str:
+    """Return the answer to each command, or what the server says against the script."""
+    commands = [f"{command} {arguments}" for command, arguments in NEEDED.items()]
+    try:
+        return [_text(answer) for answer in client.eval(_script(), len(keys), *keys, *commands)]
+    except ResponseError as error:
+        return one_line(error)
+
+
+@cache
+def _script() -> str:
+    return (files("bloomredis.cli") / "rights.lua").read_text("utf-8")
+
+
+def _filled(arguments: str, keys: Iterable[bytes]) -> list[str | bytes]:
+    places = dict(zip(("FILTER", "BESIDE"), keys, strict=True))
+    return [places.get(word, word) for word in arguments.split()]
+
+
+def _text(answer: Any) -> str:
+    return one_line(answer.decode(errors="replace") if isinstance(answer, bytes) else answer)
+
+
+def one_line(text: object) -> str:
+    """Return what a server said as one line."""
+    return " ".join(str(text).split())
+
+
+def _denied(answer: str) -> str | None:
+    """Return what an answer denies: a command, the keys, or nothing."""
+    for what, phrases in _DENIED.items():
+        if any(phrase in answer for phrase in phrases):
+            return what
+    return None

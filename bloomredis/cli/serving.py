@@ -1,0 +1,141 @@
+"""Will the server do what a filter asks for?  Each check takes facts and yields findings, without I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from bloomredis.cli.facts import Facts
+from bloomredis.cli.findings import Finding, Findings, Severity
+from bloomredis.receipts import beside
+
+SLOW: Final = 0.005  # seconds
+OLDEST_TESTED: Final = (6, 2)
+OLDEST_WORKING: Final = (5, 0)
+
+_README: Final = "the ACL rule in bloomredis's README suffices"
+ONLY_FOR: Final = {
+    "bitcount": "info() and approximate_count()",
+    "bitop": "load()",
+    "wait": "calls with min_replicas",
+}
+"""What a command is needed for, if it is not needed for every filter."""
+
+_UNCHECKED: Final = {
+    "INFO": "memory, eviction, persistence, replicas, version and cluster mode are not known",
+    "CONFIG GET": "snapshots, appendfsync, min-replicas-to-write and proto-max-bulk-len are not known",
+}
+
+
+def version(facts: Facts) -> Findings:
+    """Whether the server is too old."""
+    text = str(facts.info.get("redis_version", ""))
+    found = re.match(r"(\d+)\.(\d+)", text)
+    if found and (major_minor := (int(found[1]), int(found[2]))) < OLDEST_TESTED:
+        works = major_minor >= OLDEST_WORKING
+        yield Finding(
+            Severity.WARNING if works else Severity.CRITICAL,
+            f"the server is Redis {text}",
+            "bloomredis is tested on Redis 6.2 and later"
+            if works
+            else "its scripts may not write after they have read the time, so no filter can be created",
+            "update the server to 6.2 or later, or to Valkey",
+        )
+
+
+def role(facts: Facts) -> Findings:
+    """Whether this is a replica, or a primary that refuses writes for want of replicas."""
+    info = facts.info
+    if info.get("role") == "slave":
+        link = info.get("master_link_status")
+        yield Finding(
+            Severity.CRITICAL,
+            "this is a replica" + (f", and its link to the primary is {link}" if link != "up" else ""),
+            "every write is refused (READONLY), or is lost where the replica is writable",
+            "give the URL of the primary",
+        )
+    elif info.get("role") == "master":
+        replicas = int(info.get("min_slaves_good_slaves", info.get("connected_slaves", 0)))
+        wanted = int(facts.config.get("min-replicas-to-write", 0))
+        if replicas < wanted:
+            seen = f"{replicas} good replicas; min-replicas-to-write is {wanted}"
+            why = "every write is refused (NOREPLICAS)"
+            yield Finding(Severity.CRITICAL, seen, why, "bring the replicas back")
+        elif not replicas:
+            why = "a call with min_replicas above 0 raises OutcomeUnknownError; there is no second copy"
+            yield Finding(Severity.NOTE, "there is no replica", why, "REPLICAOF makes a server a replica")
+        else:
+            why = "a failover forgets what the replicas had not yet received: those items are new again"
+            way_out = f"give filters min_replicas, up to {replicas}"
+            yield Finding(Severity.NOTE, f"replicas: {replicas}, which follow later", why, way_out)
+
+
+def lua(facts: Facts) -> Findings:
+    """Whether scripts may be run, and have what makes them fast."""
+    if facts.lua_error is not None:
+        seen = f"a script is refused; {facts.lua_error}"
+        why = "every call of a filter is a script"
+        yield Finding(Severity.CRITICAL, seen, why, f"allow EVAL and EVALSHA: {_README}")
+    elif not facts.has_struct:
+        seen, why = "scripts have no library struct", "they unpack numbers in Lua itself, which is slower"
+        yield Finding(Severity.NOTE, seen, why, "use Redis or Valkey itself")
+
+
+def rights(facts: Facts) -> Findings:
+    """Whether the user may run every command that the scripts run, on the filter's keys."""
+    found, user = facts.rights, facts.rights.user or "<user>"
+    for limited in (False, True):
+        missing = [command for command in found.commands if (command in ONLY_FOR) is limited]
+        if missing:
+            what = (
+                " and ".join(dict.fromkeys(ONLY_FOR[command] for command in missing)) if limited else "calls"
+            )
+            yield Finding(
+                Severity.WARNING if limited else Severity.CRITICAL,
+                f"this user may not run {', '.join(missing)}",
+                f"{what} will be refused (NOPERM)",
+                f"ACL SETUSER {user} {' '.join(f'+{command}' for command in missing)}; {_README}",
+            )
+    if found.keys is not None:
+        yield Finding(
+            Severity.CRITICAL,
+            f"this user may not use all keys of {facts.name!r}; {found.keys}",
+            "calls will be refused (NOPERM); receipts and claims are keys beside the filter",
+            f"ACL SETUSER {user} ~{facts.name} ~{beside(str(facts.name).encode()).decode()}*; {_README}",
+        )
+
+
+def cluster(facts: Facts) -> Findings:
+    """Whether a plain client is told to go to other nodes."""
+    if facts.info.get("cluster_enabled"):
+        yield Finding(
+            Severity.WARNING,
+            "the server is a node of a cluster",
+            "a client of one node is refused (MOVED) what other nodes hold, now or after they are rearranged",
+            "use redis.RedisCluster or its asyncio twin",
+        )
+
+
+def latency(facts: Facts) -> Findings:
+    """Whether the server is far away: each call takes at least a round trip."""
+    if facts.round_trip >= SLOW:
+        yield Finding(
+            Severity.NOTE,
+            f"a round trip takes {facts.round_trip * 1000:.1f} ms",
+            f"one caller makes at most {1 / facts.round_trip:.0f} calls a second",
+            "use add_many(), asyncio or coalesce=True, which share round trips; or move closer",
+        )
+
+
+def unchecked(facts: Facts) -> Findings:
+    """Say what the server would not tell."""
+    for command, error in facts.unchecked.items():
+        way_out = f"ask with a user who may run {command}, or ask whoever runs the server"
+        yield Finding(Severity.UNCHECKED, f"{command} is refused: {error}", _UNCHECKED[command], way_out)
+    if facts.rights.unchecked and facts.lua_error is None:
+        yield Finding(
+            Severity.UNCHECKED,
+            f"the right to run {', '.join(facts.rights.unchecked)} could not be tried",
+            f"the server said: {next(iter(facts.rights.unchecked.values()))}",
+            "allow ACL WHOAMI and ACL DRYRUN (Redis 7.0 or later)" + (", or give --name" * (not facts.name)),
+        )

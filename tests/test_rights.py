@@ -1,0 +1,206 @@
+"""The whole public API works under exactly the README's ACL rule, over a unix socket and over TLS.
+
+`whole_api` and its twin use every public name; one that is added to a class is missed by a test until it
+has its line in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import redis
+import redis.asyncio
+
+import bloomredis.asyncio
+import bloomredis.client
+from bloomredis import BloomFilter, OutcomeUnknownError, ServerRefusedError
+from tests.conftest import BINARIES, REAL
+from tests.servers import Server, running
+from tests.tls import Certificate, with_tls
+
+OPTIONS: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-6}
+SHORT: Final = {**OPTIONS, "min_replicas": 1, "replica_timeout": 0.01}  # there is none to wait for
+LOADED: Final = range(500)  # enough to be sent as whole segments
+HANDSHAKE: Final = {"auth", "hello", "select", "client|setinfo", "client|maint_notifications", "client"}
+"""What the clients send by themselves, which a server lets everybody do or they do without."""
+
+
+class Watched:
+    """An object or a class, and the names that were used of it."""
+
+    def __init__(self, target: Any, used: set[str]) -> None:
+        self._target = target
+        self._used = used
+
+    def __getattr__(self, name: str) -> Any:
+        self._used.add(name)
+        return getattr(self._target, name)
+
+
+def public(*classes: type) -> set[str]:
+    return {name for each in classes for name in dir(each) if not name.startswith("_")}
+
+
+def whole_api(client: Any) -> set[str]:
+    """Use everything that is public of a filter and its claims, named `seen`; return the names used."""
+    used: set[str] = set()
+    f = Watched(BloomFilter(client, "seen", ttl=100, **OPTIONS), used)
+    f.reserve()
+    assert f.name == "seen"
+    assert f.add("a")
+    assert f.contains("a")
+    assert f.add_many(["a", "b", "b"]) == [False, True, False]
+    assert f.contains_many(["b", "x"]) == [True, False]
+    assert list(f.dedupe(["b", "c"])) == ["c"]
+    assert "c" in Watched(BloomFilter, used).open(client, "seen")
+    assert f.with_client(client).contains("c")
+    with client.pipeline(transaction=False) as pipe:
+        f.queue_add(pipe, "d")
+        f.queue_contains(pipe, "x")
+        assert pipe.execute() == [1, 0]
+    with pytest.raises(OutcomeUnknownError) as unknown:
+        BloomFilter(client, "seen", **SHORT).add("e")
+    assert f.add("e", token=unknown.value.token)
+    claims = [Watched(claim, used) for claim in (f.claim("f", 9), *f.claim_many(["g", "g", "a"], 9))]
+    assert [claim.state for claim in claims] == ["claimed", "claimed", "busy", "done"]
+    claims[0].extend(20)
+    claims[0].commit()
+    claims[1].release()
+    assert [f.contains(claim.item) for claim in claims[:2]] == [True, False]
+    f.expire(50)
+    assert f.info().count == 6
+    assert f.approximate_count() == 6
+    assert f.load(LOADED) == len(LOADED)
+    assert all(f.snapshot().contains_many(LOADED))
+    f.clear()
+    assert f.delete()
+    return used
+
+
+async def whole_api_asyncio(client: Any) -> set[str]:
+    """Do the same with the asyncio classes."""
+    used: set[str] = set()
+    f = Watched(bloomredis.asyncio.BloomFilter(client, "seen", ttl=100, **OPTIONS), used)
+    await f.reserve()
+    assert f.name == "seen"
+    assert await f.add("a")
+    assert await f.contains("a")
+    assert await f.add_many(["a", "b", "b"]) == [False, True, False]
+    assert await f.contains_many(["b", "x"]) == [True, False]
+    assert [item async for item in f.dedupe(["b", "c"])] == ["c"]
+    assert await (await Watched(bloomredis.asyncio.BloomFilter, used).open(client, "seen")).contains("c")
+    assert await f.with_client(client).contains("c")
+    async with client.pipeline(transaction=False) as pipe:
+        await f.queue_add(pipe, "d")
+        await f.queue_contains(pipe, "x")
+        assert await pipe.execute() == [1, 0]
+    with pytest.raises(OutcomeUnknownError) as unknown:
+        await bloomredis.asyncio.BloomFilter(client, "seen", **SHORT).add("e")
+    assert await f.add("e", token=unknown.value.token)
+    claims = [
+        Watched(claim, used) for claim in (await f.claim("f", 9), *await f.claim_many(["g", "g", "a"], 9))
+    ]
+    assert [claim.state for claim in claims] == ["claimed", "claimed", "busy", "done"]
+    await claims[0].extend(20)
+    await claims[0].commit()
+    await claims[1].release()
+    assert [await f.contains(claim.item) for claim in claims[:2]] == [True, False]
+    await f.expire(50)
+    assert (await f.info()).count == 6
+    assert await f.approximate_count() == 6
+    assert await f.load(LOADED) == len(LOADED)
+    assert all((await f.snapshot()).contains_many(LOADED))
+    await f.clear()
+    assert await f.delete()
+    return used
+
+
+def run_sync(url: str) -> set[str]:
+    with redis.Redis.from_url(url) as client:
+        return whole_api(client)
+
+
+def run_asyncio(url: str) -> set[str]:
+    async def main() -> set[str]:
+        async with redis.asyncio.Redis.from_url(url) as client:
+            return await whole_api_asyncio(client)
+
+    return asyncio.run(main())
+
+
+RUNS: Final = {
+    "sync": (run_sync, public(BloomFilter, bloomredis.client.Claim)),
+    "asyncio": (run_asyncio, public(bloomredis.asyncio.BloomFilter, bloomredis.asyncio.Claim)),
+}
+
+
+def acl_rule() -> list[str]:
+    """Return the rule that the README gives, for a filter named `seen`."""
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    found = re.search(r"ACL SETUSER worker on >secret (.*?)\n```", readme, re.DOTALL)
+    assert found
+    return found[1].replace("\\\n", " ").split()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    """A certificate for 127.0.0.1, and the authority that made it."""
+    return Certificate.made_in(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(params=[f"{name} {way}" for name in REAL for way in ("unix", "tls")], scope="module")
+def place(request: pytest.FixtureRequest, certificate: Certificate) -> Iterator[tuple[Server, str]]:
+    """Each real server, over its socket and over TLS, with the rule's user; and the URL of that user."""
+    name, way = request.param.split()
+    with running(BINARIES[name]) if way == "unix" else with_tls(BINARIES[name], certificate) as found:
+        server, port = (found, None) if isinstance(found, Server) else found
+        with server.client() as admin:
+            admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", *acl_rule())
+        host = f"rediss://worker:secret@127.0.0.1:{port}?ssl_ca_certs={certificate.authority}"
+        yield server, host if port else server.url.replace("unix://", "unix://worker:secret@")
+
+
+@pytest.mark.parametrize(("run", "names"), RUNS.values(), ids=RUNS)
+def test_the_readmes_acl_rule_suffices(place: tuple[Server, str], run: Any, names: set[str]) -> None:
+    """Every public name works for a user who may do just that, who is refused another filter."""
+    _, url = place
+    assert run(url) == names
+    with redis.Redis.from_url(url) as client, pytest.raises(ServerRefusedError):
+        BloomFilter(client, "another", capacity=10, error_rate=0.1).add("a")
+
+
+@pytest.mark.parametrize(("run", "names"), RUNS.values(), ids=RUNS)
+def test_nothing_but_the_rule_is_called(server: Server, run: Any, names: set[str]) -> None:
+    """The server counts just the commands of the rule: all of them, and no KEYS, SCAN, FLUSH, CONFIG SET."""
+    with server.client() as admin:
+        admin.config_resetstat()
+        run(server.url)
+        called = {name.removeprefix("cmdstat_") for name in admin.info("commandstats")}
+    called -= {"config|resetstat", "config", "info"}  # of this test
+    assert called - HANDSHAKE == {rule[1:] for rule in acl_rule() if rule.startswith("+")}
+    assert not any(re.match("keys|s?scan|flush|config", name) for name in called)
+
+
+@pytest.mark.parametrize("place", [f"{name} tls" for name in REAL], indirect=True)
+def test_tls_is_verified(place: tuple[Server, str]) -> None:
+    """Who does not know the certificate's authority, or asks for another host, makes no connection."""
+    _, url = place
+    for other in (url.partition("?")[0], url.replace("127.0.0.1", "localhost")):
+        client = redis.Redis.from_url(other, retry=None)
+        with client, pytest.raises(redis.ConnectionError, match="certificate"):
+            BloomFilter(client, "seen", **OPTIONS).add("a")
+
+
+def test_a_wrong_password_is_refused(place: tuple[Server, str]) -> None:
+    """By every way in; the error says what to do and not the password."""
+    _, url = place
+    client = redis.Redis.from_url(url.replace(":secret@", ":hunter2@"), retry=None)
+    with client, pytest.raises(ServerRefusedError, match="password") as caught:
+        BloomFilter(client, "seen", **OPTIONS).add("a")
+    assert caught.value.word == "NOAUTH"
+    assert "hunter2" not in str(caught.value)
