@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/bloomredis demo
 
 test: $(READY)
-	$(BIN)/pytest
+	BLOOMREDIS_CLIENTS=required $(BIN)/pytest
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -20,14 +20,22 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-bench: $(READY)
-	$(BIN)/python -m benchmarks
+# Peers are 60 MB, so they are installed here alone.  BENCH='--quick' for a short run, '--help' for more.
+bench: $(VENV)/bench
+	$(BIN)/python -m benchmarks $(BENCH)
+
+$(VENV)/bench: $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+# The oldest redis-py supported and the last of 6, for tests of what each does when a reply is lost.
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/clients/redis-5 'redis==5.0.0'
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/clients/redis-6 'redis>=6,<7'
 	touch $@

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from bloomredis import layouts, sizing
 from bloomredis.bitmaps import ForeignLayout
-from bloomredis.header import Header
+from bloomredis.header import MAX_HASHES, Header
 from bloomredis.protocol import Wait
 from bloomredis.stored import OnLost
 
@@ -50,6 +50,11 @@ def new_header(capacity: int, error_rate: float, layout: str | None) -> Header:
     count = sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
     planned = layouts.plan(layout or layouts.DEFAULT, count, rate)
+    if planned.num_hashes > MAX_HASHES:
+        raise ValueError(
+            f"error_rate {rate} needs {planned.num_hashes} hashes an item; "
+            f"at most {MAX_HASHES} are possible: allow a higher error_rate"
+        )
     return Header(
         layout=planned.name,
         num_hashes=planned.num_hashes,
@@ -57,6 +62,7 @@ def new_header(capacity: int, error_rate: float, layout: str | None) -> Header:
         capacity=count,
         error_rate=rate,
         generation=bytes(8),
+        blocks_per_item=planned.blocks_per_item,
     )
 
 

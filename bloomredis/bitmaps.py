@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from bloomredis import protocol, scripts
+from bloomredis.errors import FilterMismatchError
 from bloomredis.hashing import Encoder
 from bloomredis.header import Header
 from bloomredis.layouts import Layout
 from bloomredis.protocol import Op, Refusal, Wait
 from bloomredis.stored import Arguments, Description, Opened, Stored
 
-_DELETE: Final = scripts.load("delete")
+_CONFIGURE: Final = scripts.load("configure")
 _DESCRIPTION: Final = struct.Struct(">6sBBBB6sQQ")
 _PROBES: Final = 1  # the code of the classic layout: offsets, in whatever way they were computed
 
@@ -38,6 +39,17 @@ class ForeignLayout(Layout, Encoder, Protocol):
         """Return the key under which the system keeps a filter of that name."""
 
 
+@runtime_checkable
+class ConfiguredLayout(ForeignLayout, Protocol):
+    """A layout whose system keeps the parameters in a hash beside the bits."""
+
+    def config_key(self, name: str) -> str:
+        """Return the hash's key."""
+
+    def config(self) -> dict[str, str]:
+        """Return its fields; the first two are those that have to be right."""
+
+
 def description(layout: ForeignLayout, ttl: int, *, refresh_ttl: bool) -> bytes:
     """Return what the scripts are told about a bitmap; `ttl` in milliseconds, 0 for none."""
     return _DESCRIPTION.pack(
@@ -55,28 +67,37 @@ class StoredBitmap(Stored):
         self._layout = layout
         self._identity = description(layout, ttl, refresh_ttl=refresh_ttl)
 
+    @property
+    def layers(self) -> list[tuple[bytes, ForeignLayout]]:
+        """The bitmaps as far as they are known, the newest first: their keys and layouts."""
+        return [(self.key, self._layout)]
+
+    @property
+    def beside(self) -> tuple[bytes, ...]:
+        """Keys of other things that belong to the filter."""
+        return ()
+
     def open(self) -> Op[Opened]:
         """Check that the key holds no other type."""
         yield from self.current()
+        return self._known()
+
+    def _known(self) -> Opened:
+        """Take the bitmaps to be what is known of them."""
         return self.know(self._identity, self._layout)
 
-    def current(self) -> Op[Description]:
-        """Read how long the bitmap is and how long it lives; the rest is what the caller says."""
-        size, ttl = yield [("STRLEN", self.key), ("PTTL", self.key)]
-        for reply in (size, ttl):
+    def current(self) -> Op[list[Description]]:
+        """Read how long each bitmap is and how long it lives; the rest is what the caller says."""
+        replies = yield [command for key, _ in self.layers for command in (("STRLEN", key), ("PTTL", key))]
+        for reply in replies:
             if isinstance(reply, Exception):
                 meaning = protocol.explained(reply)
                 raise self.explained(meaning) if isinstance(meaning, Refusal) else meaning
-        layout = self._layout
-        head = Header(
-            layout=layout.name,
-            num_hashes=layout.num_hashes,
-            num_bits=layout.num_bits,
-            capacity=layout.capacity,
-            error_rate=layout.error_rate,
-            generation=b"",
-        )
-        return Description(head, size, 0, ttl / 1000 if ttl >= 0 else None)
+        sizes = zip(replies[::2], replies[1::2], strict=True)
+        return [
+            Description(key, _header(layout), size, 0, ttl / 1000 if ttl >= 0 else None)
+            for (key, layout), (size, ttl) in zip(self.layers, sizes, strict=True)
+        ]
 
     def run(
         self,
@@ -89,19 +110,79 @@ class StoredBitmap(Stored):
     ) -> Op[Any]:
         """Run a script on the bitmap."""
         wait = None if reads else self.wait
+        every = [self.key, *keys, *opened.extra]
         try:
-            return (yield from protocol.call(script, [self.key, *keys], [opened.identity, *arguments], wait))
+            return (yield from protocol.call(script, every, [opened.identity, *arguments], wait))
         except Refusal as refusal:
             if refusal.word == protocol.WRONG_TYPE:
                 raise self.explained(refusal) from refusal
             raise
 
     def clear(self) -> Op[None]:
-        """Delete the bitmap, which empties the filter."""
-        yield from self.delete([], [])
+        """Delete the bitmaps, which empties the filter."""
+        yield from self.current()
+        yield ("UNLINK", *(key for key, _ in self.layers))
 
-    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete the bitmap; say whether there was one."""
-        opened = self.opened or (yield from self.open())
-        existed: int = yield from self.run(_DELETE, opened, arguments, keys)
-        return existed == 1
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - see below
+        """Delete all that there is; say whether there was anything in it.
+
+        That is read first, so a command that is sent again changes no answer, and needs no receipt.
+        """
+        self.forget()
+        yield from self.open()
+        there = any(found.size_bytes for found in (yield from self.current()))
+        yield ("UNLINK", *(key for key, _ in self.layers), *self.beside)
+        self.forget()
+        return there
+
+    def expire(self, ttl: int) -> Op[None]:
+        """Let all that there is expire in `ttl` ms."""
+        if self.opened is None:
+            yield from self.open()
+        yield [("PEXPIRE", key, ttl) for key in (*(key for key, _ in self.layers), *self.beside)]
+
+
+def _header(layout: ForeignLayout) -> Header:
+    return Header(
+        layout=layout.name,
+        num_hashes=layout.num_hashes,
+        num_bits=layout.num_bits,
+        capacity=layout.capacity,
+        error_rate=layout.error_rate,
+        generation=b"",
+    )
+
+
+class ConfiguredBitmap(StoredBitmap):
+    """A bitmap with a hash of parameters beside it, which is checked and created as it is opened."""
+
+    def __init__(self, name: str, *, layout: ConfiguredLayout, wait: Wait | None) -> None:
+        super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
+        self._config_key = layout.config_key(name).encode()
+        self._config = layout.config()
+
+    @property
+    def beside(self) -> tuple[bytes, ...]:
+        """The key of the parameters."""
+        return (self._config_key,)
+
+    def open(self) -> Op[Opened]:
+        """Compare the parameters with those beside the bits; write them there if there are none."""
+        opened = yield from super().open()
+        self.opened = None
+        pairs = [word for pair in self._config.items() for word in pair]
+        try:
+            found = yield from protocol.call(_CONFIGURE, [self._config_key], pairs, self.wait)
+        except Refusal as refusal:
+            raise self.explained(refusal) from refusal
+        except protocol.Unanswered as unanswered:
+            raise unanswered.public(self.name, "it may simply be called again") from unanswered
+        for (field, value), reply in list(zip(self._config.items(), found, strict=True))[:2]:
+            there = reply if isinstance(reply, str) else reply.decode(errors="replace")
+            if there != value:
+                raise FilterMismatchError(
+                    f"{self.name!r} was configured with {field} {there or 'missing'}, not {value}; "
+                    "make the layout with the parameters that the other system used"
+                )
+        self.opened = opened
+        return opened

@@ -78,16 +78,19 @@ def _sliced(
         error = answers
         answers = error.results if isinstance(error, BatchInterruptedError) else []
     start = 0
+    owed: set[str | bytes] = set()  # one token for each item: of equal ones the first was the new one
     for call in batch:
         own = answers[start : start + len(call.items)]
         start += len(call.items)
         if len(own) < len(call.items) and error is not None:
-            yield call, _own_error(operations, call, own, error)
+            token = None if call.items[0] in owed else operations.token_of(call.items[0])
+            owed.update(call.items[len(own) :])
+            yield call, _own_error(call, own, error, token)
         else:
             yield call, own[0] if call.source is None else own
 
 
-def _own_error(operations: FilterOperations, call: Waiting, own: list[bool], error: Exception) -> Exception:
+def _own_error(call: Waiting, own: list[bool], error: Exception, token: str | None) -> Exception:
     """Return what one caller is told: about its own items, and no exception object is shared."""
     reason = error.__cause__ if isinstance(error, BatchInterruptedError) else None
     if not isinstance(reason, Exception):
@@ -95,7 +98,7 @@ def _own_error(operations: FilterOperations, call: Waiting, own: list[bool], err
     elif call.source is not None:
         mine = BatchInterruptedError(str(error), own, call.source[len(own) :])
     elif isinstance(reason, OutcomeUnknownError):
-        mine = OutcomeUnknownError(str(reason), operations.token_of(call.items[0]))
+        mine = OutcomeUnknownError(str(reason), token)
     else:
         mine = copy.copy(reason)
     mine.__cause__ = reason or error.__cause__

@@ -12,23 +12,22 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from bloomredis import arguments, bulk, hashing, info, protocol, scripts, sizing
+from bloomredis import arguments, bulk, hashing, info, protocol, scripts
 from bloomredis.arguments import listed
-from bloomredis.bitmaps import ForeignLayout, StoredBitmap
+from bloomredis.bitmaps import ForeignLayout
 from bloomredis.caching import LocalCache
 from bloomredis.claims import Claims, Held
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError, ServerRefusedError, interruptible
-from bloomredis.hashing import Encoder, Item
+from bloomredis.hashing import Item
 from bloomredis.info import FilterInfo
 from bloomredis.local import PIECE_BYTES, Bits, LocalFilter
 from bloomredis.pipelines import AnyPipeline, Pipelines
 from bloomredis.protocol import Op, Unanswered
 from bloomredis.receipts import Place, Receipts, beside, parse_token
-from bloomredis.stored import Description, OnLost, Opened, Stored, StoredFilter
+from bloomredis.storage import stored
+from bloomredis.stored import Description, OnLost, Opened
 
-_ADD, _CONTAINS, _EXPIRE, _READ, _UNITE, _TALLY = map(
-    scripts.load, ("add", "contains", "expire", "read", "unite", "tally")
-)
+_ADD, _CONTAINS, _READ, _UNITE, _TALLY = map(scripts.load, ("add", "contains", "read", "unite", "tally"))
 _log = logging.getLogger("bloomredis")
 Reply = bytes | str | int
 """What add and contains reply: a number for one item, a string of '0' and '1' for more."""
@@ -97,37 +96,17 @@ class FilterOperations:
         local_cache: bool = False,
         local_cache_check: float | timedelta = 1.0,
     ) -> None:
-        self._foreign: Encoder | None = None
-        durability = arguments.wait(min_replicas, replica_timeout)
-        lifetime = 0 if ttl is None else arguments.milliseconds("ttl", ttl)
-        self._stored: Stored
-        if layout is None or isinstance(layout, str):
-            new = arguments.template(capacity, error_rate, layout)
-            if refresh_ttl or (ttl is not None and new is None):
-                raise ValueError(
-                    "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
-                    if refresh_ttl
-                    else "ttl counts from creation, so it needs capacity and error_rate; or call expire()"
-                )
-            self._stored = StoredFilter(
-                arguments.name(name),
-                new=new,
-                layout=layout,
-                ttl=lifetime,
-                on_lost=arguments.on_lost(on_lost, new),
-                wait=durability,
-            )
-        else:
-            self._foreign = arguments.foreign(layout, capacity, error_rate)
-            if refresh_ttl and ttl is None:
-                raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
-            if on_lost != "raise":
-                raise ValueError(
-                    f"on_lost={on_lost!r} has no use here: a bitmap without a header is not missed"
-                )
-            self._stored = StoredBitmap(
-                arguments.name(name), layout=layout, ttl=lifetime, refresh_ttl=refresh_ttl, wait=durability
-            )
+        self._foreign = None if layout is None or isinstance(layout, str) else layout
+        self._stored = stored(
+            name,
+            capacity=capacity,
+            error_rate=error_rate,
+            layout=layout,
+            ttl=ttl,
+            refresh_ttl=refresh_ttl,
+            on_lost=on_lost,
+            wait=arguments.wait(min_replicas, replica_timeout),
+        )
         self._receipts = Receipts(self._stored.key)
         beginning = beside(self._stored.key) + b"segment:"
         self._temporaries = (beginning + b"old", beginning + b"new")  # gone when the script ends
@@ -146,6 +125,11 @@ class FilterOperations:
         """The filter's key."""
         return self._stored.name
 
+    @property
+    def layout(self) -> ForeignLayout | None:
+        """The layout of another system that the filter was given, None for one of this library's."""
+        return self._foreign
+
     # -- items
 
     def add(self, item: Item, *, token: str | None = None) -> Op[bool]:
@@ -163,8 +147,8 @@ class FilterOperations:
         sent = time.monotonic()
         opened = self._stored.opened or (yield from self._stored.open())
         packed = opened.layout.pack_one(encoded)
-        if (place := place or self._receipts.place(packed)) is not None:
-            reply = yield from self._add_again(opened, packed, place)
+        if place is not None or self._receipts.place(packed) is not None:
+            reply = yield from self._add_owed(opened, packed, place)
         else:
             reply = yield from self._add(opened, packed)
         if self._cache is not None:
@@ -222,11 +206,14 @@ class FilterOperations:
         answers: list[bool] = []
         with interruptible("add_many", answers, items):
             for run, place in self._receipts.runs(packed, opened.layout.item_bytes, opened.step):
-                if place is None:
-                    reply = yield from self._add(opened, run)
-                else:
-                    reply = yield from self._add_again(opened, run, place)
-                answers += _flags(reply)
+                if place is not None:
+                    answers += _flags((yield from self._add_owed(opened, run, None)))
+                    continue
+                rest = run
+                while rest:  # a script may end early, where the filter has to grow
+                    flags = _flags((yield from self._add(opened, rest)))
+                    answers += flags
+                    rest = rest[len(flags) * opened.layout.item_bytes :]
         return answers
 
     def contains_many(self, items: Iterable[Item]) -> Op[list[bool]]:
@@ -417,12 +404,19 @@ class FilterOperations:
             lane = self._pipelines.lane(pipe)
             keys.append(lane.key)
             values.append(b"%d" % lane.next_call())
+        keys += opened.extra
         self._pipelines.queue(pipe, _ADD, lambda verb, script: (verb, script, len(keys), *keys, *values))
 
     def queue_contains(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
         packed = opened.layout.pack_one(self.encode(item))
-        tail = (1, self._stored.key, opened.identity, packed)
+        tail: protocol.Command = (
+            1 + len(opened.extra),
+            self._stored.key,
+            *opened.extra,
+            opened.identity,
+            packed,
+        )
         self._pipelines.queue(pipe, _CONTAINS, lambda verb, script: (verb, script, *tail))
 
     def token_of(self, encoded: str | bytes) -> str | None:
@@ -463,6 +457,18 @@ class FilterOperations:
         self._receipts.give_back(lane)
         return reply
 
+    def _add_owed(self, opened: Opened, packed: bytes, place: Place | None) -> Op[Reply]:
+        """Add one packed item about which there is a doubt: of those who ask, one gets the answer owed."""
+        with self._receipts.owed(packed, place) as owed:
+            if not owed:
+                return (yield from self._add(opened, packed))
+            reply: Reply = 0
+            for earlier in owed:
+                reply = yield from self._add_again(opened, packed, earlier)
+                if reply == 1:
+                    break
+            return reply
+
     def _add_again(self, opened: Opened, packed: bytes, place: Place) -> Op[Reply]:
         """Add one packed item that was in a call without an answer: answer as that call would have."""
         token = str(place)
@@ -471,7 +477,6 @@ class FilterOperations:
             reply: Reply = yield from self._stored.run(
                 _ADD, opened, [packed, 1, place.call, place.index], keys
             )
-        self._receipts.settle(packed)
         return reply
 
     # -- the filter as a whole
@@ -493,14 +498,15 @@ class FilterOperations:
 
         Costs a BITCOUNT over the whole filter, cut in pieces of under 2 ms.
         """
-        found = yield from self._stored.current()
-        return info.describe(self.name, found, (yield from self._ones(found)))
+        layers = []
+        for found in (yield from self._stored.current()):
+            ones = yield from self._ones(found)
+            layers.append(info.describe(self.name, found, ones))
+        return info.combined(layers)
 
     def approximate_count(self) -> Op[int]:
         """Estimate the number of items from the share of bits set; costs what `info` does."""
-        found = yield from self._stored.current()
-        head = found.header
-        return sizing.approximate_count((yield from self._ones(found)), head.num_bits, head.num_hashes)
+        return (yield from self.info()).approximate_count
 
     def snapshot(self) -> Op[LocalFilter]:
         """Return a copy of the filter in this process, which is asked without the server.
@@ -509,7 +515,9 @@ class FilterOperations:
         0.1 ms; what others add meanwhile may be in it.
         """
         while True:
-            found = yield from self._stored.current()
+            found, *others = yield from self._stored.current()
+            if others:
+                raise TypeError(f"{self.name!r} has several layers, which are not copied")
             opened = self._stored.opened or (yield from self._stored.open())
             bits = Bits(opened.layout)
             for first in range(0, len(bits.bytes), PIECE_BYTES):
@@ -543,14 +551,13 @@ class FilterOperations:
     def expire(self, seconds: float | timedelta) -> Op[None]:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
         ttl = arguments.milliseconds("seconds", seconds)
-        opened = self._stored.opened or (yield from self._stored.open())
         with _doubtful(self.name):
-            yield from self._stored.run(_EXPIRE, opened, [ttl])
+            yield from self._stored.expire(ttl)
 
     def _ones(self, found: Description) -> Op[int]:
         ones = 0
         for start in range(found.first_byte, found.size_bytes, _BITCOUNT_BYTES):
-            ones += yield ("BITCOUNT", self._stored.key, start, start + _BITCOUNT_BYTES - 1)
+            ones += yield ("BITCOUNT", found.key, start, start + _BITCOUNT_BYTES - 1)
         return ones
 
 

@@ -11,20 +11,28 @@ HEADER_BITS: Final = 8 * HEADER_BYTES
 IDENTITY_BYTES: Final = 56
 """All but the count: what a script compares before it touches a bit."""
 
+MAX_HASHES: Final = 255
+"""The most hashes an item: the header has one byte for their number."""
+BLOCK_BITS: Final = 256
+"""Size of a block in the blocked layout."""
+MAX_BITS_A_BLOCK: Final = 12
+"""The most bits that an item sets in a block: a digest has so many bytes left for them."""
+
 MAGIC: Final = b"bloomr"
 VERSION: Final = 1
-LAYOUT_CODES: Final = {"classic": 1}
+LAYOUT_CODES: Final = {"classic": 1, "blocked": 2}
 LAYOUT_NAMES: Final = {code: name for name, code in LAYOUT_CODES.items()}
 
-_FORMAT: Final = struct.Struct(">6sBBB7sQQd8sQQ")
-_RESERVED: Final = bytes(7)
+_FORMAT: Final = struct.Struct(">6sBBBB6sQQd8sQQ")
+_RESERVED: Final = bytes(6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """A filter's parameters, its generation (8 random bytes) and the count of items added.
 
-    `created_at` is the server's clock in microseconds since 1970.
+    `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` is 0 in the classic
+    layout.
     """
 
     layout: str
@@ -35,6 +43,7 @@ class Header:
     generation: bytes
     created_at: int = 0
     count: int = 0
+    blocks_per_item: int = 0
 
     def pack(self) -> bytes:
         """Return the 64 bytes that are stored."""
@@ -43,6 +52,7 @@ class Header:
             VERSION,
             LAYOUT_CODES[self.layout],
             self.num_hashes,
+            self.blocks_per_item,
             _RESERVED,
             self.num_bits,
             self.capacity,
@@ -72,19 +82,24 @@ def parse(data: bytes) -> Header:
     """Read a header; `ValueError` says what is wrong with one that no version of this library wrote."""
     if len(data) != HEADER_BYTES:
         raise ValueError(f"a header has {HEADER_BYTES} bytes, not {len(data)}")
-    magic, version, code, hashes, reserved, bits, capacity, rate, generation, created, count = _FORMAT.unpack(
-        data
-    )
+    magic, version, code, hashes, blocks, reserved, *numbers = _FORMAT.unpack(data)
+    bits, capacity, rate, generation, created, count = numbers
     if magic != MAGIC:
         raise ValueError(f"it begins with {magic!r}, not {MAGIC!r}")
     if version != VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {VERSION}")
     if code not in LAYOUT_NAMES or reserved != _RESERVED:
         raise ValueError(f"it has layout {code} with options {reserved.hex()}, unknown to this release")
-    if not (hashes >= 1 and 1 <= bits <= 2**32 - HEADER_BITS and capacity >= 1 and 0.0 < rate < 1.0):
+    if not (
+        hashes >= 1
+        and 1 <= bits <= 2**32 - HEADER_BITS
+        and capacity >= 1
+        and 0.0 < rate < 1.0
+        and _blocks_fit(LAYOUT_NAMES[code], blocks, bits, hashes)
+    ):
         raise ValueError(
             f"its parameters make no filter: num_hashes {hashes}, num_bits {bits}, "
-            f"capacity {capacity}, error_rate {rate}"
+            f"capacity {capacity}, error_rate {rate}, blocks_per_item {blocks}"
         )
     return Header(
         layout=LAYOUT_NAMES[code],
@@ -95,4 +110,17 @@ def parse(data: bytes) -> Header:
         generation=generation,
         created_at=created,
         count=count,
+        blocks_per_item=blocks,
+    )
+
+
+def _blocks_fit(layout: str, blocks: int, bits: int, hashes: int) -> bool:
+    if layout == "classic":
+        return blocks == 0
+    return (
+        blocks >= 1
+        and bits % BLOCK_BITS == 0
+        and bits >= blocks * BLOCK_BITS
+        and hashes % blocks == 0
+        and hashes <= blocks * MAX_BITS_A_BLOCK
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from bloomredis import sizing
+from bloomredis import layouts, sizing
+from bloomredis.header import Header
 from bloomredis.stored import Description
 
 
@@ -54,8 +57,31 @@ def describe(name: str, found: Description, ones: int) -> FilterInfo:
         count=head.count if has_header else estimate,
         fill_ratio=fill,
         approximate_count=estimate,
-        estimated_error_rate=sizing.expected_error_rate(fill, head.num_hashes),
+        estimated_error_rate=_estimated_error_rate(head, fill, estimate),
         ttl=found.ttl,
         generation=head.generation.hex(),
         created_at=datetime.fromtimestamp(head.created_at / 1e6, UTC) if has_header else None,
+    )
+
+
+def _estimated_error_rate(head: Header, fill: float, items: int) -> float:
+    if head.blocks_per_item:  # some blocks are fuller than others, so the mean fill says too little
+        return layouts.expected_error_rate(head, items)
+    return sizing.expected_error_rate(fill, head.num_hashes)
+
+
+def combined(layers: Sequence[FilterInfo]) -> FilterInfo:
+    """Return what several layers are together, of which an item is in any; the first is the newest."""
+    if len(layers) == 1:
+        return layers[0]
+    bits = sum(layer.num_bits for layer in layers)
+    count = sum(layer.count for layer in layers)
+    return replace(
+        layers[0],
+        num_bits=bits,
+        size_bytes=sum(layer.size_bytes for layer in layers),
+        count=count,
+        approximate_count=count,
+        fill_ratio=sum(layer.fill_ratio * layer.num_bits for layer in layers) / bits,
+        estimated_error_rate=1 - math.prod(1 - layer.estimated_error_rate for layer in layers),
     )

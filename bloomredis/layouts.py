@@ -10,13 +10,14 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import Final, Protocol
 
 from mmh3 import hash_bytes
 
-from bloomredis import hashing, sizing
+from bloomredis import blocked, hashing, sizing
+from bloomredis.blocked import Blocked
 from bloomredis.hashing import Item, Offsets
-from bloomredis.header import Header
+from bloomredis.header import BLOCK_BITS, Header
 
 
 class Layout(Protocol):
@@ -73,6 +74,16 @@ class Classic:
         """Four bytes a probe."""
         return 4 * self.num_hashes
 
+    @property
+    def cost(self) -> float:
+        """What setting an item costs a server, in probes."""
+        return self.num_hashes
+
+    @property
+    def blocks_per_item(self) -> int:
+        """None: its bits lie anywhere."""
+        return 0
+
     def offsets(self, item: Item) -> list[int]:
         """Return the item's bits in probe order, repeats kept, each below `num_bits`."""
         return self.probes(hashing.encode(item))
@@ -96,23 +107,38 @@ class Classic:
         return hashing.packed_probes(items, self.num_bits, self.num_hashes)
 
 
-DEFAULT = "classic"
+NAMES: Final = (Classic.name, Blocked.name)
+DEFAULT: Final = Classic.name
 
 
-def plan(name: str, capacity: int, error_rate: float) -> Layout:
+def plan(name: str, capacity: int, error_rate: float) -> Classic | Blocked:
     """Return the layout of a new filter; `ValueError` if one key cannot hold it."""
     check_name(name)
+    if name == Blocked.name:
+        return blocked.plan(capacity, error_rate)
     bits = sizing.num_bits(capacity, error_rate)
     return Classic(num_bits=bits, num_hashes=sizing.num_hashes(bits, capacity))
 
 
-def stored(header: Header) -> Layout:
+def stored(header: Header) -> Classic | Blocked:
     """Return the layout that a stored filter was made with."""
     check_name(header.layout)
+    if header.layout == Blocked.name:
+        return Blocked(header.num_bits, header.num_hashes, header.blocks_per_item)
     return Classic(num_bits=header.num_bits, num_hashes=header.num_hashes)
+
+
+def expected_error_rate(head: Header, items: int) -> float:
+    """Return the false-positive rate to expect of a filter when so many items are in."""
+    if head.blocks_per_item:
+        blocks, bits = head.num_bits // BLOCK_BITS, head.num_hashes // head.blocks_per_item
+        return blocked.expected_error_rate(items, blocks, head.blocks_per_item, bits)
+    return sizing.expected_error_rate(
+        sizing.expected_fill_ratio(items, head.num_bits, head.num_hashes), head.num_hashes
+    )
 
 
 def check_name(name: str) -> None:
     """Raise `ValueError` for a name that is no layout."""
-    if name != Classic.name:
-        raise ValueError(f"layout must be None or {Classic.name!r}, not {name!r}")
+    if name not in NAMES:
+        raise ValueError(f"layout must be None, {' or '.join(map(repr, NAMES))}, not {name!r}")

@@ -91,6 +91,11 @@ class LocalFilter:
         self._bits = bits
         self._encoder = encoder
 
+    @property
+    def bits(self) -> bytes:
+        """The filter's bits as the server had them, without the header."""
+        return bytes(self._bits.bytes)
+
     def contains(self, item: Item) -> bool:
         """Return whether an item was in the filter."""
         return self._bits.has(self._encoder.encode(item))

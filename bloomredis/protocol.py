@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from bloomredis.errors import OutcomeUnknownError, ServerRefusedError
-from bloomredis.scripts import Script
+from bloomredis.scripts import Script, load
 
 T = TypeVar("T")
 
@@ -32,6 +32,7 @@ class Refusal(Exception):  # noqa: N818 - it is turned into a public error befor
     def __init__(self, word: str, detail: str) -> None:
         super().__init__(f"{word} {detail}")
         self.word = word
+        self.detail = detail
 
 
 class Unanswered(Exception):  # noqa: N818 - as above
@@ -56,6 +57,8 @@ MISSING: Final = "BLOOMMISSING"
 FOREIGN: Final = "BLOOMFOREIGN"
 CHANGED: Final = "BLOOMCHANGED"
 ARGUMENT: Final = "BLOOMARGUMENT"
+STALE: Final = "BLOOMSTALE"
+FULL: Final = "BLOOMFULL"
 WRONG_TYPE: Final = "WRONGTYPE"
 
 _CLASSES: Final = {
@@ -92,8 +95,11 @@ _ADVICE: Final = {
 }
 _CONNECTION: Final = frozenset(("ConnectionError", "TimeoutError", "ClusterError"))
 _UNSENT: Final = frozenset(("MaxConnectionsError",))
+_TOUCH: Final = load("touch")
 _WORD: Final = re.compile(
-    "|".join([MISSING, FOREIGN, CHANGED, ARGUMENT, WRONG_TYPE, *(rf"\b{word}\b" for word in _ADVICE)])
+    "|".join(
+        [MISSING, FOREIGN, CHANGED, ARGUMENT, STALE, FULL, WRONG_TYPE, *(rf"\b{word}\b" for word in _ADVICE)]
+    )
 )
 DEFINITE: Final = frozenset(("OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS", "CROSSSLOT"))
 """Refusals that prove that the call was not executed, even if it had been sent before."""
@@ -121,6 +127,8 @@ def call(
                 raise
         command = ("EVAL", script.text, *tail)
         return (yield command) if wait is None else (yield from _confirmed(command, wait))
+    except Unanswered:
+        raise
     except Exception as error:
         meaning = explained(error)
         if meaning is error:
@@ -129,10 +137,14 @@ def call(
 
 
 def _confirmed(command: Command, wait: Wait) -> Op[Any]:
-    reply, replicas = yield [command, ("WAIT", wait.replicas, wait.milliseconds)]
-    for result in (reply, replicas):
-        if isinstance(result, Exception):
-            raise result
+    # From 7.2 on WAIT covers only what this connection wrote, and "already there" writes nothing.
+    touch: Command = ("EVAL", _TOUCH.text, 1, command[3], 0)
+    reply, touched, replicas = yield [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
+    if isinstance(reply, Exception):
+        raise reply
+    for result in (touched, replicas):
+        if isinstance(result, Exception):  # which does not undo the write
+            raise Unanswered(f"no replica confirmed the write: {result}")
     if replicas < wait.replicas:
         raise Unanswered(
             f"only {replicas} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms"

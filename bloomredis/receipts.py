@@ -17,6 +17,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,6 +64,10 @@ def parse_token(token: str) -> Place:
     return Place(match[1], int(match[2]), int(match[3]))
 
 
+Doubt = tuple[Place, float]
+"""Where an item was in a call without an answer, and until when that is worth knowing."""
+
+
 class Receipts:
     """The lanes of one filter object, and the items whose answers it is owed."""
 
@@ -76,7 +81,8 @@ class Receipts:
         self._random = os.urandom(8).hex()
         self._numbers = itertools.count()
         self._free: list[Lane] = []
-        self._doubts: dict[bytes, tuple[Place, float]] = {}
+        self._doubts: dict[bytes, list[Doubt]] = {}
+        self._taken: dict[Place, float] = {}  # answers given to callers who had no token
         self._lock = threading.Lock()  # of the doubts: threads share a filter object
 
     def __getstate__(self) -> dict[str, bytes]:
@@ -107,11 +113,15 @@ class Receipts:
     # -- doubts: packed items whose call was not answered, in the order of their age
 
     def doubt(self, packed: bytes, item_bytes: int, lane: str, call: int) -> None:
-        """Remember that the items of a call have no answer."""
+        """Remember that the items of a call have no answer.
+
+        An item may be in several such calls, and the one that was executed first has the answer.
+        """
         until = time.monotonic() + KEPT_SECONDS
         with self._lock:
             for index, start in enumerate(range(0, len(packed), item_bytes)):
-                self._doubts.setdefault(packed[start : start + item_bytes], (Place(lane, call, index), until))
+                known = self._doubts.setdefault(packed[start : start + item_bytes], [])
+                known.append((Place(lane, call, index), until))
             self._forget()
 
     @property
@@ -124,14 +134,35 @@ class Receipts:
         return bool(self._doubts)
 
     def place(self, item: bytes) -> Place | None:
-        """Return where a packed item was in a call without an answer, None if there is no doubt."""
+        """Return where a packed item was in its last call without an answer, None if there is none."""
         known = self._doubts.get(item)
-        return known[0] if known else None
+        return known[-1][0] if known else None
 
-    def settle(self, item: bytes) -> None:
-        """Forget the doubt about a packed item, which now has its answer."""
+    @contextmanager
+    def owed(self, item: bytes, place: Place | None) -> Iterator[list[Place]]:
+        """Take the answers that are owed for a packed item; unless the block fails, nobody else gets them.
+
+        :param place: that of the caller's token; without one the caller takes all that is in doubt.
+        """
         with self._lock:
-            self._doubts.pop(item, None)
+            known = self._doubts.pop(item, [])
+            mine = [doubt for doubt in known if place is None or doubt[0] == place]
+            if others := [doubt for doubt in known if doubt not in mine]:
+                self._doubts[item] = others
+            places = [doubt[0] for doubt in mine]
+            if place is None:
+                self._taken.update(mine)
+            elif not mine and place not in self._taken:
+                places = [place]  # another filter object's token
+        try:
+            yield places
+        except BaseException:
+            with self._lock:
+                if mine:
+                    self._doubts.setdefault(item, []).extend(mine)
+                for taken, _ in mine:
+                    self._taken.pop(taken, None)
+            raise
 
     def runs(self, packed: bytes, item_bytes: int, most: int) -> Iterator[tuple[bytes, Place | None]]:
         """Cut a batch into runs of `most` packed bytes, and single items about which there is a doubt.
@@ -157,9 +188,11 @@ class Receipts:
         now = time.monotonic()
         while self._doubts:
             oldest = next(iter(self._doubts))
-            if self._doubts[oldest][1] > now and len(self._doubts) <= MOST_DOUBTS:
-                return
+            if self._doubts[oldest][-1][1] > now and len(self._doubts) <= MOST_DOUBTS:
+                break
             del self._doubts[oldest]
+        while self._taken and self._taken[next(iter(self._taken))] <= now:
+            del self._taken[next(iter(self._taken))]
 
 
 def _cut(packed: bytes, most: int) -> Iterator[tuple[bytes, None]]:

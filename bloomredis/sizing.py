@@ -44,12 +44,18 @@ def checked_error_rate(error_rate: float) -> float:
     return rate
 
 
-def num_bits(capacity: int, error_rate: float) -> int:
-    """Bits that `capacity` items need at `error_rate`: m = -n ln p / (ln 2)^2 (Broder & Mitzenmacher).
+def classic_bits(capacity: int, error_rate: float) -> int:
+    """Bits that `capacity` items need at `error_rate`: m = -n ln p / (ln 2)^2 (Broder & Mitzenmacher)."""
+    return math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
 
-    Raises `ValueError` where that is more than one key can hold (`MAX_BITS`).
-    """
-    bits = math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
+
+def num_bits(capacity: int, error_rate: float) -> int:
+    """Return `classic_bits`, or raise `ValueError` where that is more than one key can hold (`MAX_BITS`)."""
+    return checked_num_bits(classic_bits(capacity, error_rate), capacity, error_rate)
+
+
+def checked_num_bits(bits: int, capacity: int, error_rate: float) -> int:
+    """Return `bits`, or raise `ValueError` where that is more than one key can hold (`MAX_BITS`)."""
     if bits > MAX_BITS:
         raise ValueError(
             f"capacity {capacity} at error_rate {error_rate} needs {bits} bits; one key holds at most "
@@ -67,6 +73,11 @@ def num_hashes(bits: int, capacity: int) -> int:
 def expected_error_rate(fill_ratio: float, hashes: int) -> float:
     """Chance that an absent item is called present: all k of its bits are set, (X / m)^k."""
     return fill_ratio**hashes
+
+
+def expected_fill_ratio(items: int, bits: int, hashes: int) -> float:
+    """Share of the bits that so many items set: 1 - e^(-kn/m) (Broder & Mitzenmacher)."""
+    return -math.expm1(-hashes * items / bits)
 
 
 def approximate_count(ones: int, bits: int, hashes: int) -> int:

@@ -31,7 +31,9 @@ Arguments = Sequence[bytes | int | str]
 PROBES_A_CALL: Final = 3000
 """Probes that one script makes at most: 2 ms on the slowest server measured (0.67 us each, Redis 7.0)."""
 
-_RESERVE, _DESCRIBE, _CLEAR, _DELETE = map(scripts.load, ("reserve", "describe", "clear", "delete"))
+_RESERVE, _DESCRIBE, _CLEAR, _DELETE, _EXPIRE = map(
+    scripts.load, ("reserve", "describe", "clear", "delete", "expire")
+)
 _LOSSES: Final = {
     protocol.MISSING: "{!r} has vanished (expired, evicted, flushed or deleted)",
     protocol.CHANGED: "{!r} was cleared or replaced",
@@ -45,6 +47,7 @@ _log = logging.getLogger("bloomredis")
 class Description:
     """A filter as the server described it; `ttl` in seconds, None for ever."""
 
+    key: bytes
     header: Header
     size_bytes: int
     first_byte: int  # of the bits
@@ -58,6 +61,7 @@ class Opened:
     identity: bytes
     layout: Layout
     step: int  # packed bytes that one script call takes at most
+    extra: tuple[bytes, ...] = ()  # keys that every script is given behind its own
 
     @property
     def generation(self) -> bytes:
@@ -74,10 +78,10 @@ class Stored(ABC):
         self.wait = wait
         self.opened: Opened | None = None
 
-    def know(self, identity: bytes, layout: Layout) -> Opened:
+    def know(self, identity: bytes, layout: Layout, extra: tuple[bytes, ...] = ()) -> Opened:
         """Take this for what is stored, from now on."""
         items = max(1, PROBES_A_CALL // layout.num_hashes)
-        self.opened = Opened(identity=identity, layout=layout, step=items * layout.item_bytes)
+        self.opened = Opened(identity, layout, items * layout.item_bytes, extra)
         return self.opened
 
     def forget(self) -> None:
@@ -89,8 +93,8 @@ class Stored(ABC):
         """Make sure that the filter is there and the right one; know it from now on."""
 
     @abstractmethod
-    def current(self) -> Op[Description]:
-        """Read what is stored, if it is still the filter that this object knows."""
+    def current(self) -> Op[list[Description]]:
+        """Read what is stored, if it is still the filter that this object knows: each layer, newest first."""
 
     @abstractmethod
     def run(
@@ -111,6 +115,11 @@ class Stored(ABC):
     @abstractmethod
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete the filter, whatever its generation; say whether there was one."""
+
+    def expire(self, ttl: int) -> Op[None]:
+        """Let everything that is stored expire in `ttl` ms."""
+        opened = self.opened or (yield from self.open())
+        yield from self.run(_EXPIRE, opened, [ttl])
 
     def explained(self, refusal: Refusal) -> FilterNotFoundError | FilterMismatchError:
         """Return what a caller is told who has not used the filter before."""
@@ -155,7 +164,7 @@ class StoredFilter(Stored):
         """Read what is stored, whatever its generation."""
         return self.read((yield from self._call(_DESCRIBE, [])))
 
-    def current(self) -> Op[Description]:
+    def current(self) -> Op[list[Description]]:
         """Read what is stored, if it is still the filter that this object knows."""
         opened = self.opened or (yield from self.open())
         try:
@@ -164,9 +173,9 @@ class StoredFilter(Stored):
             yield from self._lose(str(error), opened)
         else:
             if found.header.identity == opened.identity:
-                return found
+                return [found]
             yield from self._lose(_LOSSES[protocol.CHANGED].format(self.name), opened)
-        return (yield from self.describe())
+        return [(yield from self.describe())]
 
     def run(
         self,
@@ -246,7 +255,7 @@ class StoredFilter(Stored):
                 "delete the key or restore it"
             )
         self._check_parameters(head)
-        return Description(head, size, header.HEADER_BYTES, ttl / 1000 if ttl >= 0 else None)
+        return Description(self.key, head, size, header.HEADER_BYTES, ttl / 1000 if ttl >= 0 else None)
 
     def _accept(self, head: Header) -> Opened:
         self._lost = None

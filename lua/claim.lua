@@ -1,9 +1,9 @@
 -- Claim every item of a batch that is neither in the filter nor held by another owner.
 --
--- KEYS[1]      the filter
+-- KEYS[1]      the filter; of several layers the newest (the others are the last keys: FORMAT.md)
 -- KEYS[i + 1]  the claim of item i, from 1
 -- ARGV[1]      the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]      bit offsets as little-endian u32, num_hashes an item, item after item
+-- ARGV[2]      the items, one after another: their bit offsets or blocks (FORMAT.md)
 -- ARGV[3]      how long a claim lasts, in milliseconds
 -- ARGV[4]      the owners, 16 bytes an item; the same again if the call is sent again
 --
@@ -11,21 +11,24 @@
 
 -- include: numbers
 -- include: header
+-- include: blocks
 -- include: items
+-- include: layers
 -- include: claims
 
-local key, identity, packed, lease, owners = KEYS[1], ARGV[1], ARGV[2], read_number(ARGV[3], 1), ARGV[4]
+local identity, packed, lease, owners = ARGV[1], ARGV[2], read_number(ARGV[3], 1), ARGV[4]
+local own = #KEYS - extra_keys(identity)
 
-local filter, refusal = open_filter(key, identity)
+local filter, refusal = open_layers(KEYS[1], KEYS, identity)
 if not filter then
   return refusal
 end
-local items, unreadable = read_items(filter, packed)
+local items, unreadable = read_layers(filter, packed)
 local malformed = unreadable or check_lease(lease) or check_owners(owners, items.count)
 if malformed then
   return malformed
-elseif #KEYS ~= items.count + 1 then
-  return redis.error_reply('BLOOMARGUMENT ' .. #KEYS - 1 .. ' keys are not the claims of ' .. items.count .. ' items')
+elseif own ~= items.count + 1 then
+  return redis.error_reply('BLOOMARGUMENT ' .. own - 1 .. ' keys are not the claims of ' .. items.count .. ' items')
 end
 
 local answers = {}

@@ -1,10 +1,10 @@
 -- Put an item into the filter and drop its claim, if the caller still holds it.
 --
--- KEYS[1]  the filter
+-- KEYS[1]  the filter; of several layers the newest (the others are the last keys: FORMAT.md)
 -- KEYS[2]  the claim of the item
 -- KEYS[3]  the receipt of this call's lane; absent if the call need not be safe to send again
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  the item's bit offsets as little-endian u32
+-- ARGV[2]  the item: its bit offsets or blocks (FORMAT.md)
 -- ARGV[3]  the owner of the claim (16 bytes)
 -- ARGV[4]  with KEYS[3]: the number of this call in its lane
 --
@@ -12,12 +12,15 @@
 
 -- include: numbers
 -- include: header
+-- include: blocks
 -- include: items
+-- include: layers
 -- include: receipts
 -- include: claims
 
-local key, claim, receipt = KEYS[1], KEYS[2], KEYS[3]
 local identity, packed, owner, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local own = #KEYS - extra_keys(identity)
+local claim, receipt = KEYS[2], own >= 3 and KEYS[3]
 
 local misnumbered = check_number(receipt, number)
 if misnumbered then
@@ -27,11 +30,11 @@ local kept = recall(receipt, number)
 if kept then
   return tonumber(kept)
 end
-local filter, refusal = open_filter(key, identity)
+local filter, refusal = open_layers(KEYS[1], KEYS, identity)
 if not filter then
   return refusal
 end
-local items, unreadable = read_items(filter, packed)
+local items, unreadable = read_layers(filter, packed)
 local malformed = unreadable or check_owners(owner, items.count)
 if malformed then
   return malformed
@@ -39,7 +42,11 @@ end
 if redis.call('GET', claim) ~= filter.generation .. owner then
   return 0
 end
-note_added(filter, items.set(1) and 1 or 0)
+local new = items.set(1)
+if new == nil then
+  return redis.error_reply('BLOOMFULL the newest layer takes no new items')
+end
+note_added(filter, new and 1 or 0)
 redis.call('UNLINK', claim)
 keep(receipt, number, 1)
 return 1

@@ -1,22 +1,24 @@
 -- Say which items of a batch are in the filter, without changing it.
 --
--- KEYS[1]  the filter
+-- KEYS[1]  the filter; of several layers the newest (the others are the last keys: FORMAT.md)
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  bit offsets as little-endian u32, num_hashes an item, item after item
+-- ARGV[2]  the items, one after another: their bit offsets or blocks (FORMAT.md)
 --
 -- Reply: for one item 1 (there) or 0 (not there); for more a string with such a character each
 
 -- include: numbers
 -- include: header
+-- include: blocks
 -- include: items
+-- include: layers
 
-local key, identity, packed = KEYS[1], ARGV[1], ARGV[2]
+local identity, packed = ARGV[1], ARGV[2]
 
-local filter, refusal = open_filter(key, identity)
+local filter, refusal = open_layers(KEYS[1], KEYS, identity)
 if not filter then
   return refusal
 end
-local items, malformed = read_items(filter, packed)
+local items, malformed = read_layers(filter, packed)
 if not items then
   return malformed
 end

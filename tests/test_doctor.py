@@ -32,7 +32,7 @@ LASTING = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 def stored(*, count: int = 0, ttl: float | None = None) -> Description:
-    return Description(replace(PLAN, count=count), SIZE, 64, ttl)
+    return Description(b"seen", replace(PLAN, count=count), SIZE, 64, ttl)
 
 
 def limit(free: int, policy: str = "noeviction") -> dict[str, Any]:

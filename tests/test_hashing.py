@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomredis import hashing
-from bloomredis.layouts import Classic
+from bloomredis.blocked import Blocked
+from bloomredis.layouts import Classic, Layout
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 ITEMS = st.one_of(TEXT, st.binary(), st.integers())
@@ -30,6 +31,43 @@ def test_a_batch_gives_what_single_items_give(items: list[hashing.Item], bits: i
     batch = layout.pack(hashing.encode_all(items))
     assert struct.unpack(f"<{len(items) * hashes}I", batch) == tuple(itertools.chain(*singly))
     assert b"".join(layout.pack_one(hashing.encode(item)) for item in items) == batch
+
+
+@given(
+    items=st.lists(ITEMS, min_size=1, max_size=20),
+    blocks=st.integers(20, 2**24 - 2),
+    regions=st.integers(1, 20),
+    bits=st.integers(1, 12),
+)
+def test_a_batch_gives_what_single_items_give_in_blocks(
+    items: list[hashing.Item], blocks: int, regions: int, bits: int
+) -> None:
+    """So they do in the blocked layout."""
+    layout = Blocked(blocks * 256, regions * bits, regions)
+    encoded = hashing.encode_all(items)
+    assert layout.probe_matrix(encoded).tolist() == [layout.offsets(item) for item in items]
+    assert b"".join(layout.pack_one(hashing.encode(item)) for item in items) == layout.pack(encoded)
+
+
+@given(item=TEXT, blocks=st.integers(20, 2**24 - 2), regions=st.integers(1, 20), bits=st.integers(1, 12))
+def test_blocks_follow_the_definition(item: str, blocks: int, regions: int, bits: int) -> None:
+    """Blocks, bits and packed masks are those of lua/FORMAT.md, which is followed to the letter here."""
+    layout = Blocked(blocks * 256, regions * bits, regions)
+    words = struct.unpack("<4I", mmh3.hash_bytes(item.encode()))
+    offsets, packed = [], b""
+    for j in range(regions):
+        first, end = j * blocks // regions, (j + 1) * blocks // regions
+        block = first + words[0] * (end - first) // 2**32
+        positions: list[int] = []
+        for drawn in struct.pack("<3I", *words[1:])[:bits]:
+            positions.append(next(p % 256 for p in range(drawn, drawn + 256) if p % 256 not in positions))
+        offsets += [256 * block + position for position in positions]
+        mask = "".join("1" if position in positions else "0" for position in range(256))
+        packed += struct.pack("<I", block) + int(mask, 2).to_bytes(32, "big")
+        scrambled = [(word ^ word // 2**16) * 73244475 % 2**32 for word in words]
+        words = tuple(word ^ word // 2**16 for word in (*scrambled[1:], scrambled[0]))
+    assert layout.offsets(item) == offsets
+    assert layout.pack_one(item.encode()) == packed
 
 
 @given(item=TEXT, bits=st.integers(1, 2**32 - 512), hashes=st.integers(1, 64))
@@ -64,8 +102,8 @@ def test_an_unpaired_surrogate_is_an_error() -> None:
         hashing.encode_all(["fine", "a\udcff"])
 
 
-def test_a_batch_larger_than_a_block_is_seamless() -> None:
-    """Blocks of the batch join without a gap."""
-    items = [f"item-{i}" for i in range(10_000)]
-    layout = Classic(num_bits=9_585_059, num_hashes=7)
+@pytest.mark.parametrize("layout", [Classic(9_585_059, 7), Blocked(33_142_784, 18, 2)])
+def test_a_batch_of_many_is_seamless(layout: Layout) -> None:
+    """What is hashed at a time joins without a gap."""
+    items = [f"item-{i}" for i in range(20_000)]
     assert layout.pack(items) == b"".join(layout.pack_one(item.encode()) for item in items)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BloomFilter, scripts
+from bloomredis import BloomFilter, layouts, scripts
 from tests.servers import Server
 
 RANDOM = random.Random(1)
@@ -24,7 +24,15 @@ def u32(*offsets: int) -> bytes:
 def stored(server: Server) -> Iterator[tuple[redis.Redis, bytes]]:
     """A client whose server has a filter, and the filter's identity."""
     with server.client() as client:
-        BloomFilter(client, "seen", capacity=10_000, error_rate=1e-9).add("a")
+        BloomFilter(client, "seen", capacity=10_000, error_rate=1e-9, layout="classic").add("a")
+        yield client, client.getrange("seen", 0, 55)
+
+
+@pytest.fixture
+def stored_blocks(server: Server) -> Iterator[tuple[redis.Redis, bytes]]:
+    """The same with a filter in the blocked layout."""
+    with server.client() as client:
+        BloomFilter(client, "seen", capacity=10_000, error_rate=1e-9, layout="blocked").add("a")
         yield client, client.getrange("seen", 0, 55)
 
 
@@ -70,6 +78,62 @@ def test_bad_offsets(stored: tuple[redis.Redis, bytes], verb: str, offsets: str)
     assert not client.exists(CLAIM)
     if verb == "add":
         refused(client, verb, [b"seen", LANE], [head, BAD_OFFSETS[offsets], 1])
+
+
+def packed(*blocks: int) -> bytes:
+    return b"".join(u32(block) + b"\xff" * 32 for block in blocks)
+
+
+BLOCKS = 3  # an item, of a filter with this error rate
+NUM_BLOCKS = layouts.plan("blocked", 10_000, 1e-9).num_bits // 256
+BAD_BLOCKS = {
+    "none": b"",
+    "a byte": b"\0",
+    "one block": packed(0),
+    "offsets": u32(*range(30)),
+    "a byte short": packed(0, 1, 2)[:-1],
+    "a byte long": packed(0, 1, 2) + b"\0",
+    "an item and a third": packed(0, 1, 2, 3),
+    "out of range": packed(0, 1, 2**32 - 1),
+    "just out of range": packed(0, 1, NUM_BLOCKS),
+    "a later one out of range": packed(*range(300 - 1), 2**31),
+    "too many": packed(*range(1026)),
+    "far too many": packed(*range(NUM_BLOCKS)) * 10,
+} | {f"{size} random bytes": RANDOM.randbytes(size) for size in (7, 36, 108, 3600, 10_800, 36_864)}
+
+
+@pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit"])
+@pytest.mark.parametrize("blocks", BAD_BLOCKS)
+def test_bad_blocks(stored_blocks: tuple[redis.Redis, bytes], verb: str, blocks: str) -> None:
+    """Blocks that cannot be right are refused before a bit is touched."""
+    client, head = stored_blocks
+    assert client.getrange("seen", 7, 9) == bytes([2, 27, BLOCKS])
+    keys = [b"seen", CLAIM] if verb in ("claim", "commit") else [b"seen"]
+    rests: dict[str, list[Any]] = {"claim": [1000, OWNER], "commit": [OWNER]}
+    with pytest.raises(redis.ResponseError, match="BLOOMARGUMENT"):
+        client.eval(scripts.load(verb).text, len(keys), *keys, head, BAD_BLOCKS[blocks], *rests.get(verb, []))
+    refused(client, verb, keys, [head, BAD_BLOCKS[blocks], *rests.get(verb, [])])
+    assert not client.exists(CLAIM)
+
+
+@pytest.mark.parametrize("verb", ["add", "contains"])
+def test_a_header_with_blocks_of_none(server: Server, verb: str) -> None:
+    """A header that says blocked and no blocks an item, which no version wrote, is refused."""
+    with server.client() as client:
+        BloomFilter(client, "seen", capacity=10_000, error_rate=1e-9, layout="blocked").add("a")
+        client.setrange("seen", 9, b"\0")
+        refused(client, verb, [b"seen"], [client.getrange("seen", 0, 55), packed(0, 1, 2)])
+
+
+@pytest.mark.parametrize("verb", ["add", "contains"])
+def test_a_bitmap_has_no_blocks(server: Server, verb: str) -> None:
+    """A description of another system's bitmap stands for offsets, whatever layout it names."""
+    with server.client() as client:
+        client.setrange("seen", 4096, b"\0")
+        description = b"bitmap" + bytes([1, 2, 9, 1]) + bytes(6) + (32_768).to_bytes(8) + bytes(8)
+        client.eval(scripts.load(verb).text, 1, b"seen", description, u32(*range(9)))
+        assert client.bitcount("seen") == (9 if verb == "add" else 0)
+        refused(client, verb, [b"seen"], [description, packed(0)[:35]])
 
 
 @pytest.mark.parametrize("verb", ["add", "contains", "delete", "clear", "expire"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
+from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError, scripts
 from bloomredis.receipts import Receipts, beside, parse_token
 
 
@@ -182,3 +182,18 @@ def test_a_bad_token_is_refused(token: str) -> None:
 def test_receipts_share_the_filters_slot(name: str, prefix: str) -> None:
     """The other keys of a filter are named so that a cluster keeps them beside it."""
     assert beside(name.encode()).decode() == prefix
+
+
+def test_the_answer_is_found_in_whichever_call_was_executed(client: redis.Redis) -> None:
+    """Of several calls about an item that have no answer the later one may have been the first executed."""
+    f = make(client)
+    f.reserve()
+    receipts, opened = f._operations._receipts, f._operations._stored.opened
+    assert opened
+    packed = opened.layout.pack_one(b"a")
+    lost, executed = receipts.take(), receipts.take()
+    for lane in (lost, executed):
+        receipts.doubt(packed, len(packed), lane.name, lane.next_call())
+    client.eval(scripts.load("add").text, 2, f.name, executed.key, opened.identity, packed, 1)
+    assert f.add("a")
+    assert not f.add("a")

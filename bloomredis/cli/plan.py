@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bloomredis import arguments
+from bloomredis import arguments, layouts
 from bloomredis.cli.output import show, write
 
 
@@ -15,19 +15,23 @@ def plan(
     *,
     capacity: Annotated[int, typer.Option(help="Items that the filter is made for.")],
     error_rate: Annotated[float, typer.Option(help="False-positive rate at that many items.")],
+    layout: Annotated[
+        str | None, typer.Option(help=f"One of {', '.join(layouts.NAMES)}; {layouts.DEFAULT} if not given.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print the size of a filter, without a server."""
-    fields = _plan(capacity, error_rate)
+    fields = _plan(capacity, error_rate, layout)
     if as_json:
         write(json.dumps(fields).encode() + b"\n")
     else:
-        show(fields | {"memory": _human(fields["size_bytes"])})
+        show(fields | {"memory": _human(float(fields["size_bytes"]))})
 
 
-def _plan(capacity: int, error_rate: float) -> dict[str, int | float]:
-    head = arguments.new_header(capacity, error_rate, None)
+def _plan(capacity: int, error_rate: float, layout: str | None) -> dict[str, int | float | str]:
+    head = arguments.new_header(capacity, error_rate, layout)
     return {
+        "layout": head.layout,
         "num_bits": head.num_bits,
         "num_hashes": head.num_hashes,
         "bits_per_item": round(head.num_bits / capacity, 2),

@@ -10,5 +10,17 @@ from bloomredis.compat.php_bkdr import php_bkdr
 from bloomredis.compat.redis_bitmaps import redis_bitmaps
 from bloomredis.compat.redis_template import redis_template
 from bloomredis.compat.redisson import redisson
+from bloomredis.compat.transfers import from_guava, from_redisbloom, to_guava
 
-__all__ = ["go_zero", "guava", "jedis", "php_bkdr", "redis_bitmaps", "redis_template", "redisson"]
+__all__ = [
+    "from_guava",
+    "from_redisbloom",
+    "go_zero",
+    "guava",
+    "jedis",
+    "php_bkdr",
+    "redis_bitmaps",
+    "redis_template",
+    "redisson",
+    "to_guava",
+]

@@ -15,6 +15,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from bloomredis.compat import _murmur2
 from bloomredis.compat._bitmap import Bitmap, reversed_bits
+from bloomredis.receipts import beside
 
 NOROUND: Final = 1
 ENTS_IS_BITS: Final = 2
@@ -34,7 +35,7 @@ class RedisBloom(Bitmap):
     """One link: probe i is (a + i b) modulo 2^`n2`, or modulo `num_bits` where `n2` is 0.
 
     a and b are MurmurHash64A (`hash_bits` 64), or MurmurHash2 in old filters (32), b seeded with a.
-     An item is bytes to RedisBloom; a str stands for its UTF-8, an int for its decimal text.
+    An item is bytes to RedisBloom; a str stands for its UTF-8, an int for its decimal text.
     """
 
     name: ClassVar[str] = "redisbloom"
@@ -52,6 +53,34 @@ class RedisBloom(Bitmap):
         a, b = (_murmur2.chained64 if self.hash_bits == 64 else _murmur2.chained32)(encoded)
         modulus = self.modulus
         return [((a + i * b) & _MASK) % modulus for i in range(self.num_hashes)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisBloomChain(Bitmap):
+    """Several links, newest first; `num_bits`, `num_hashes` and `capacity` are those of all together.
+
+    The offsets of an item are those in each link, one link after the other.
+    """
+
+    name: ClassVar[str] = "redisbloom"
+
+    layouts: tuple[RedisBloom, ...]
+
+    def __post_init__(self) -> None:
+        """Each link has been checked, and has a key of its own."""
+
+    def links(self, name: str) -> list[tuple[str, RedisBloom]]:
+        """Return the keys and the layouts, the newest first; the oldest has the filter's name."""
+        beginning = beside(name.encode()).decode()
+        older = len(self.layouts) - 1
+        return [
+            (f"{beginning}link:{older - i}" if i < older else name, layout)
+            for i, layout in enumerate(self.layouts)
+        ]
+
+    def probes(self, encoded: bytes) -> list[int]:
+        """Return the bits of an encoded item in all links."""
+        return [offset for layout in self.layouts for offset in layout.probes(encoded)]
 
 
 class Size(NamedTuple):
@@ -107,6 +136,18 @@ class Chain:
     items: int
     options: int
     growth: int
+
+    @property
+    def layout(self) -> RedisBloomChain:
+        """The layout of the whole, which reads and does not write."""
+        layouts = tuple(link.layout for link in reversed(self.links))
+        return RedisBloomChain(
+            num_bits=sum(layout.num_bits for layout in layouts),
+            num_hashes=sum(layout.num_hashes for layout in layouts),
+            capacity=sum(layout.capacity for layout in layouts),
+            error_rate=1 - math.prod(1 - layout.error_rate for layout in layouts),
+            layouts=layouts,
+        )
 
 
 def read_redisbloom(chunks: Iterable[tuple[int, bytes]]) -> Chain:

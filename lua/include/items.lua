@@ -1,11 +1,8 @@
--- The items of a batch: decode and check all of them before the first bit is touched, then set or test
--- one after the other; and the reply about them.  Needs numbers.lua and header.lua.
+-- The items of a batch: decode and check all of them before the first bit is touched, then set or
+-- test them one after the other; and the reply about them.  Needs numbers.lua, header.lua and blocks.lua.
 
 local MAX_OFFSETS = 4096  -- some 2 ms of SETBIT
 local RUN = 1000          -- values unpacked at a time; Lua's stack takes fewer than 8,000
-
--- Before 7.2 a server makes an argument of a number by way of '%.17g', which is slower than '%d' here.
-local FORMATS = (rawget(redis, 'REDIS_VERSION_NUM') or 0) < 0x00070200
 
 -- `count` numbers from byte `first` on.
 local function unpack_u32(packed, first, count)
@@ -49,6 +46,9 @@ end
 -- The items of a batch in a filter: how many (`count`), `set(i)`, which sets all bits of item i and says
 -- whether one was not, and `test(i)`, which says whether all are set.  Or nil and an error reply.
 local function read_items(filter, packed)
+  if filter.first_bit > 0 and filter.header:byte(8) == BLOCKED then
+    return read_blocks(filter, packed)
+  end
   local key, num_hashes = filter.key, filter.header:byte(9)
   local offsets, refusal = read_offsets(filter, packed, num_hashes)
   if not offsets then
@@ -72,6 +72,24 @@ local function read_items(filter, packed)
     return true
   end
   return { count = #offsets / num_hashes, set = set, test = test }
+end
+
+-- Set the items of a batch: a character each, '1' for new, and how many were new.  It ends before the first
+-- item that there is no room for, of which `set` says nil.
+local function set_items(items)
+  if items.set_run then
+    return items.set_run(1, items.count)
+  end
+  local answers, added = {}, 0
+  for i = 1, items.count do
+    local new = items.set(i)
+    if new == nil then
+      break
+    end
+    answers[i] = new and '1' or '0'
+    added = added + (new and 1 or 0)
+  end
+  return table.concat(answers), added
 end
 
 -- The reply for a string of one character an item: an integer for a single item, since it may stand in

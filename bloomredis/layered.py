@@ -1,0 +1,159 @@
+"""Bitmaps of other systems that are several layers: a chain that grows, and links that were restored.
+
+An item is in the filter if it is in any layer; only the newest is written.  One script sees all layers,
+whose keys are the last ones that it is given (`lua/include/layers.lua`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, runtime_checkable
+
+from bloomredis import protocol, scripts
+from bloomredis.bitmaps import ForeignLayout, StoredBitmap, description
+from bloomredis.protocol import Op, Refusal, Wait
+from bloomredis.stored import Arguments, Description, Opened
+
+_GROW: Final = scripts.load("grow")
+_LAYERS: Final = struct.Struct(">6sBBQ")
+
+
+@runtime_checkable
+class ChainLayout(ForeignLayout, Protocol):
+    """A layout whose system begins another bitmap of the same size when one is half full."""
+
+    def link_key(self, name: str, cursor: int) -> str:
+        """Return the key of the bitmap with that number."""
+
+    def cursor_key(self) -> str:
+        """Return the key of the number of the newest bitmap; there is none before the second."""
+
+
+@runtime_checkable
+class LinkedLayout(ForeignLayout, Protocol):
+    """Several layouts, of the same items; an item's packed offsets are those of all, one after the other."""
+
+    def links(self, name: str) -> list[tuple[str, ForeignLayout]]:
+        """Return the keys and the layouts, the newest first."""
+
+
+def _identity(layers: int, cursor: int | None, descriptions: Sequence[bytes]) -> bytes:
+    """Return what the scripts are told: one description for all layers, or one for each."""
+    return _LAYERS.pack(b"layers", 1, layers - 1, 0 if cursor is None else cursor + 1) + b"".join(
+        descriptions
+    )
+
+
+class StoredChain(StoredBitmap):
+    """A growing chain, as far as this object knows; the scripts say so when it has grown since."""
+
+    def __init__(
+        self, name: str, *, layout: ChainLayout, ttl: int, refresh_ttl: bool, wait: Wait | None
+    ) -> None:
+        super().__init__(name, layout=layout, ttl=ttl, refresh_ttl=refresh_ttl, wait=wait)
+        self._chain = layout
+        self._cursor_key = layout.cursor_key().encode()
+        self._cursor = 0
+
+    @property
+    def layers(self) -> list[tuple[bytes, ForeignLayout]]:
+        """The bitmaps that are known, the newest first."""
+        return [
+            (self._chain.link_key(self.name, number).encode(), self._layout)
+            for number in range(self._cursor, -1, -1)
+        ]
+
+    @property
+    def beside(self) -> tuple[bytes, ...]:
+        """The key of the number of the newest bitmap."""
+        return (self._cursor_key,)
+
+    def open(self) -> Op[Opened]:
+        """Read how many bitmaps there are."""
+        cursor = yield ("GET", self._cursor_key)
+        self._follow(int(cursor or 0))
+        return (yield from super().open())
+
+    def _known(self) -> Opened:
+        self.key, *older = (key for key, _ in self.layers)
+        return self.know(
+            _identity(self._cursor + 1, self._cursor, [self._identity]),
+            self._layout,
+            (self._cursor_key, *older),
+        )
+
+    def current(self) -> Op[list[Description]]:
+        """Read how long each bitmap is and how long it lives."""
+        cursor = yield ("GET", self._cursor_key)
+        self._follow(int(cursor or 0))
+        return (yield from super().current())
+
+    def clear(self) -> Op[None]:
+        """Delete the bitmaps and begin with the first."""
+        yield from self.delete([], [])
+
+    def run(
+        self,
+        script: scripts.Script,
+        opened: Opened,
+        arguments: Arguments,
+        keys: Sequence[bytes] = (),
+        *,
+        reads: bool = False,
+    ) -> Op[Any]:
+        """Run a script on the chain, which may have to grow first."""
+        while True:
+            try:
+                return (yield from super().run(script, self.opened or opened, arguments, keys, reads=reads))
+            except Refusal as refusal:
+                if refusal.word == protocol.STALE:
+                    self._follow(int(refusal.detail))
+                elif refusal.word == protocol.FULL:
+                    yield from self._grow()
+                else:
+                    raise
+
+    def _grow(self) -> Op[None]:
+        # Safe to send again: a chain that has grown since has another cursor.
+        cursor = yield from protocol.call(
+            _GROW, [self._cursor_key, self.key], [self._cursor, self._identity], self.wait
+        )
+        self._follow(cursor)
+
+    def _follow(self, cursor: int) -> None:
+        self._cursor = cursor
+        self._known()
+
+
+class StoredLinks(StoredBitmap):
+    """Links of different sizes, which were restored and are only read."""
+
+    def __init__(self, name: str, *, layout: LinkedLayout, wait: Wait | None) -> None:
+        super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
+        self._links = [(key.encode(), link) for key, link in layout.links(name)]
+        self.key = self._links[0][0]
+
+    @property
+    def layers(self) -> list[tuple[bytes, ForeignLayout]]:
+        """All links, the newest first."""
+        return self._links
+
+    def _known(self) -> Opened:
+        described = [description(link, 0, refresh_ttl=False) for _, link in self._links]
+        extra = tuple(key for key, _ in self._links[1:])
+        return self.know(_identity(len(described), None, described), self._layout, extra)
+
+    def run(
+        self,
+        script: scripts.Script,
+        opened: Opened,
+        arguments: Arguments,
+        keys: Sequence[bytes] = (),
+        *,
+        reads: bool = False,
+    ) -> Op[Any]:
+        """Run a script that only reads."""
+        if not reads:
+            raise TypeError(f"{self.name!r} was restored from {self._layout.name} and is only read")
+        return (yield from super().run(script, opened, arguments, keys, reads=True))

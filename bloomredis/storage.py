@@ -1,0 +1,58 @@
+"""What a filter's parameters say is under its key: a filter with a header, or another system's bitmap."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bloomredis import arguments
+from bloomredis.bitmaps import ConfiguredBitmap, ConfiguredLayout, ForeignLayout, StoredBitmap
+from bloomredis.layered import ChainLayout, LinkedLayout, StoredChain, StoredLinks
+from bloomredis.protocol import Wait
+from bloomredis.stored import OnLost, Stored, StoredFilter
+
+
+def stored(
+    name: str,
+    *,
+    capacity: int | None,
+    error_rate: float | None,
+    layout: str | ForeignLayout | None,
+    ttl: float | timedelta | None,
+    refresh_ttl: bool,
+    on_lost: OnLost,
+    wait: Wait | None,
+) -> Stored:
+    """Return what is under the key, nothing being known of it yet; `ValueError` for what makes no sense."""
+    name = arguments.name(name)
+    lifetime = 0 if ttl is None else arguments.milliseconds("ttl", ttl)
+    if layout is not None and not isinstance(layout, str):
+        arguments.foreign(layout, capacity, error_rate)
+        if refresh_ttl and ttl is None:
+            raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
+        if on_lost != "raise":
+            raise ValueError(f"on_lost={on_lost!r} has no use here: a bitmap without a header is not missed")
+        return _bitmap(name, layout, lifetime, refresh_ttl=refresh_ttl, wait=wait)
+    if refresh_ttl:
+        raise ValueError(
+            "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
+        )
+    new = arguments.template(capacity, error_rate, layout)
+    if ttl is not None and new is None:
+        raise ValueError("ttl counts from creation, so it needs capacity and error_rate; or call expire()")
+    return StoredFilter(
+        name, new=new, layout=layout, ttl=lifetime, on_lost=arguments.on_lost(on_lost, new), wait=wait
+    )
+
+
+def _bitmap(
+    name: str, layout: ForeignLayout, ttl: int, *, refresh_ttl: bool, wait: Wait | None
+) -> StoredBitmap:
+    if isinstance(layout, ConfiguredLayout | LinkedLayout) and ttl:
+        raise ValueError(f"{layout.name} has several keys, so it takes no ttl; expire() covers all of them")
+    if isinstance(layout, ConfiguredLayout):
+        return ConfiguredBitmap(name, layout=layout, wait=wait)
+    if isinstance(layout, LinkedLayout):
+        return StoredLinks(name, layout=layout, wait=wait)
+    if isinstance(layout, ChainLayout):
+        return StoredChain(name, layout=layout, ttl=ttl, refresh_ttl=refresh_ttl, wait=wait)
+    return StoredBitmap(name, layout=layout, ttl=ttl, refresh_ttl=refresh_ttl, wait=wait)
