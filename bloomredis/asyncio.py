@@ -7,7 +7,6 @@ round trips by themselves (`coalesce`).
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
 from collections.abc import (
     AsyncIterable,
@@ -25,7 +24,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.arguments import listed
 from bloomredis.batches import async_batches
-from bloomredis.binding import Bound, built_by, documented_by, presented_as
+from bloomredis.binding import Bound, built_by, documented_by, is_asyncio, presented_as
 from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
@@ -33,7 +32,8 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import Op, Step
+from bloomredis.protocol import At, Op, Step
+from bloomredis.sharded import operations
 
 __all__ = ["BloomFilter", "Claim"]
 
@@ -77,6 +77,8 @@ async def drive(client: AsyncClient, operation: Op[T]) -> T:
 
 
 async def _execute(client: AsyncClient, step: Step) -> Any:
+    if isinstance(step, At):
+        return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if isinstance(step, tuple):
         return await client.execute_command(*step)
     pipe = client.pipeline(transaction=False)
@@ -210,7 +212,8 @@ def run(
     """Return the coroutine method that executes an operation."""
 
     async def method(self: BloomFilter, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await drive(self._client, operation(self._operations, *args, **kwargs))
+        call: Op[T] = getattr(self._operations, operation.__name__)(*args, **kwargs)
+        return await drive(self._client, call)
 
     presented_as(operation, method)
     return method
@@ -269,9 +272,9 @@ class Claiming:
 class BloomFilter(Bound[AsyncClient, FilterOperations]):
     __doc__ = FilterOperations.__doc__
 
-    @built_by(FilterOperations)
+    @built_by(FilterOperations, operations)
     def __init__(self, client: AsyncClient, operations: FilterOperations) -> None:
-        if not inspect.iscoroutinefunction(getattr(client, "execute_command", None)):
+        if not is_asyncio(client):
             raise TypeError(f"{type(client).__name__} is no asyncio client; use bloomredis.BloomFilter")
         super().__init__(client, operations)
 

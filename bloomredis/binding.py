@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 P = ParamSpec("P")
@@ -21,6 +21,7 @@ class Operations(Protocol):
     """What the operations say of themselves."""
 
     min_replicas: int
+    servers: int
 
     @property
     def name(self) -> str:
@@ -37,12 +38,26 @@ class Bound(Generic[C, O]):
     """
 
     def __init__(self, client: C, operations: O) -> None:
+        if isinstance(client, list | tuple):
+            self._check_servers(client, operations)
+        elif operations.servers > 1:
+            raise ValueError(
+                f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
+            )
         if operations.min_replicas and hasattr(client, "get_node_from_key"):
             # WAIT has no key, so a cluster client may send it to another node than the write.
             raise ValueError(f"min_replicas={operations.min_replicas} needs a client of a single server")
         self._client = client
         self._operations = operations
         self._bind()
+
+    @staticmethod
+    def _check_servers(clients: Sequence[object], operations: Operations) -> None:
+        if len(clients) != operations.servers:
+            raise ValueError(
+                f"{operations.name!r} is on {operations.servers} servers, not on {len(clients)}; "
+                "give a client of each, in the order of the layout's servers"
+            )
 
     def _bind(self) -> None:
         """Make what depends on the client."""
@@ -97,15 +112,24 @@ def documented_by(operation: Callable[..., Any]) -> Callable[[F], F]:
     return decorate
 
 
+def is_asyncio(client: object) -> bool:
+    """Return whether a client, or the first of several, is one of asyncio."""
+    first = client[0] if isinstance(client, list | tuple) and client else client
+    return inspect.iscoroutinefunction(getattr(first, "execute_command", None))
+
+
 def built_by(
-    operations: Callable[P, O],
+    operations: Callable[P, O], make: Callable[..., O] | None = None
 ) -> Callable[[Callable[[S, C, O], None]], Callable[Concatenate[S, C, P], None]]:
-    """Let `__init__(self, client, operations)` take a client and whatever makes the operations."""
+    """Let `__init__(self, client, operations)` take a client and whatever makes the operations.
+
+    They are made by `make`, if it is given, which takes the same arguments.
+    """
 
     def decorate(init: Callable[[S, C, O], None]) -> Callable[Concatenate[S, C, P], None]:
         @functools.wraps(init)
         def wrapper(self: S, client: C, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            init(self, client, operations(*args, **kwargs))
+            init(self, client, (make or operations)(*args, **kwargs))
 
         own = list(inspect.signature(init).parameters.values())[:2]
         taken = inspect.signature(operations).parameters.values()

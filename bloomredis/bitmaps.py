@@ -80,9 +80,9 @@ class StoredBitmap(Stored):
     def open(self) -> Op[Opened]:
         """Check that the key holds no other type."""
         yield from self.current()
-        return self._known()
+        return self.assume()
 
-    def _known(self) -> Opened:
+    def assume(self) -> Opened:
         """Take the bitmaps to be what is known of them."""
         return self.know(self._identity, self._layout)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import os
 import threading
@@ -16,7 +15,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.arguments import listed
 from bloomredis.batches import batches
-from bloomredis.binding import Bound, built_by, documented_by, presented_as
+from bloomredis.binding import Bound, built_by, documented_by, is_asyncio, presented_as
 from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
@@ -24,7 +23,8 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import Op, Step
+from bloomredis.protocol import At, Op, Step
+from bloomredis.sharded import operations
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,6 +64,8 @@ def drive(client: SyncClient, operation: Op[T]) -> T:
 
 
 def _execute(client: SyncClient, step: Step) -> Any:
+    if isinstance(step, At):
+        return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if isinstance(step, tuple):
         return client.execute_command(*step)
     pipe = client.pipeline(transaction=False)
@@ -208,7 +210,8 @@ def run(
     """Return the method that executes an operation at once."""
 
     def method(self: BloomFilter, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return drive(self._client, operation(self._operations, *args, **kwargs))
+        call: Op[T] = getattr(self._operations, operation.__name__)(*args, **kwargs)
+        return drive(self._client, call)
 
     presented_as(operation, method)
     return method
@@ -250,9 +253,9 @@ class Claim(ClaimView):
 class BloomFilter(Bound[SyncClient, FilterOperations]):
     __doc__ = FilterOperations.__doc__
 
-    @built_by(FilterOperations)
+    @built_by(FilterOperations, operations)
     def __init__(self, client: SyncClient, operations: FilterOperations) -> None:
-        if inspect.iscoroutinefunction(getattr(client, "execute_command", None)):
+        if is_asyncio(client):
             raise TypeError(
                 f"{type(client).__name__} is an asyncio client; use bloomredis.asyncio.BloomFilter"
             )

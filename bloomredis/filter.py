@@ -14,7 +14,7 @@ import numpy as np
 
 from bloomredis import arguments, bulk, hashing, info, protocol, scripts
 from bloomredis.arguments import listed
-from bloomredis.bitmaps import ForeignLayout
+from bloomredis.bitmaps import ForeignLayout, StoredBitmap
 from bloomredis.caching import LocalCache
 from bloomredis.claims import Claims, Held
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError, ServerRefusedError, interruptible
@@ -55,9 +55,10 @@ class FilterOperations:
     :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
         filter is created at first use and a stored one is checked; without, it must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
-    :param layout: `"classic"`, or None for what is stored (a new filter gets the default); or a layout
-        from `bloomredis.compat`, for a bitmap that another system writes too.  That has no header, so
-        the layout says how large it is, and its loss cannot be noticed.
+    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes 6% to 16% less memory;
+        None for what is stored (a new filter gets the default, blocked).  Or a layout from
+        `bloomredis.compat`, for a bitmap that another system writes too: that has no header, so the
+        layout says how large it is, and its loss cannot be noticed.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.
     :param on_lost: what to do when the filter that this object has used is gone or another one:
@@ -116,6 +117,7 @@ class FilterOperations:
         self._cache = LocalCache(check) if local_cache else None
         self._pipelines = Pipelines(self._receipts)
         self.min_replicas = min_replicas
+        self.servers = 1
         self._custom_encode = encode
         self._plain = encode is None and self._foreign is None
         self.coalesce = coalesce
@@ -391,6 +393,12 @@ class FilterOperations:
         :raises ClaimLostError: the claim is not held any more.
         """
         return self._claims.extend(held, arguments.milliseconds("lease", lease))
+
+    def assumed(self) -> Opened:
+        """Return what is known of a bitmap without asking the server."""
+        if not isinstance(self._stored, StoredBitmap):
+            raise TypeError(f"{self.name!r} has a header, which has to be read")
+        return self._stored.opened or self._stored.assume()
 
     def opened(self) -> Op[Opened]:
         """Return what is known of the filter, opening it if it is not yet."""

@@ -85,3 +85,17 @@ def combined(layers: Sequence[FilterInfo]) -> FilterInfo:
         fill_ratio=sum(layer.fill_ratio * layer.num_bits for layer in layers) / bits,
         estimated_error_rate=1 - math.prod(1 - layer.estimated_error_rate for layer in layers),
     )
+
+
+def spread(name: str, shards: Sequence[FilterInfo]) -> FilterInfo:
+    """Return what several shards are together, of which each item is in one."""
+    count = sum(shard.count for shard in shards)
+    return replace(
+        shards[0],
+        name=name,
+        size_bytes=sum(shard.size_bytes for shard in shards),
+        count=count,
+        approximate_count=count,
+        fill_ratio=sum(shard.fill_ratio for shard in shards) / len(shards),
+        estimated_error_rate=sum(shard.estimated_error_rate for shard in shards) / len(shards),
+    )

@@ -75,7 +75,8 @@ class StoredChain(StoredBitmap):
         self._follow(int(cursor or 0))
         return (yield from super().open())
 
-    def _known(self) -> Opened:
+    def assume(self) -> Opened:
+        """Take the bitmaps to be what is known of them."""
         self.key, *older = (key for key, _ in self.layers)
         return self.know(
             _identity(self._cursor + 1, self._cursor, [self._identity]),
@@ -123,7 +124,7 @@ class StoredChain(StoredBitmap):
 
     def _follow(self, cursor: int) -> None:
         self._cursor = cursor
-        self._known()
+        self.assume()
 
 
 class StoredLinks(StoredBitmap):
@@ -139,7 +140,8 @@ class StoredLinks(StoredBitmap):
         """All links, the newest first."""
         return self._links
 
-    def _known(self) -> Opened:
+    def assume(self) -> Opened:
+        """Take the bitmaps to be what is known of them."""
         described = [description(link, 0, refresh_ttl=False) for _, link in self._links]
         extra = tuple(key for key, _ in self._links[1:])
         return self.know(_identity(len(described), None, described), self._layout, extra)

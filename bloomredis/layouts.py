@@ -39,6 +39,10 @@ class Layout(Protocol):
     def item_bytes(self) -> int:
         """Length of one item's packed offsets."""
 
+    @property
+    def cost(self) -> float:
+        """What setting an item costs a server, in probes."""
+
     def offsets(self, item: Item) -> list[int]:
         """Return the item's bits in probe order, repeats kept, each below `num_bits`."""
 
@@ -108,7 +112,7 @@ class Classic:
 
 
 NAMES: Final = (Classic.name, Blocked.name)
-DEFAULT: Final = Classic.name
+DEFAULT: Final = Blocked.name
 
 
 def plan(name: str, capacity: int, error_rate: float) -> Classic | Blocked:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from bloomredis.errors import OutcomeUnknownError, ServerRefusedError
 from bloomredis.scripts import Script, load
@@ -18,7 +18,16 @@ from bloomredis.scripts import Script, load
 T = TypeVar("T")
 
 Command = tuple[str | bytes | int, ...]
-Step = Command | list[Command]
+
+
+class At(NamedTuple):
+    """A step for one of several servers, by its place among them."""
+
+    server: int
+    step: Any  # a Step
+
+
+Step = Command | list[Command] | At
 """One command, answered with its reply or an error thrown in; or several to be sent over one
 connection, in one round trip, answered with a list of replies in which errors stand as values."""
 

@@ -80,7 +80,7 @@ class Stored(ABC):
 
     def know(self, identity: bytes, layout: Layout, extra: tuple[bytes, ...] = ()) -> Opened:
         """Take this for what is stored, from now on."""
-        items = max(1, PROBES_A_CALL // layout.num_hashes)
+        items = max(1, int(PROBES_A_CALL // layout.cost))
         self.opened = Opened(identity, layout, items * layout.item_bytes, extra)
         return self.opened
 

@@ -486,7 +486,7 @@ def test_worker_that_fails(url: str, message: str) -> None:
 
 def test_plan_is_the_formula() -> None:
     """The sizes are m = -n ln p / (ln 2)^2 and k = (m / n) ln 2; the header's 64 bytes are counted."""
-    text = printed("plan", "--capacity", 1_000_000, "--error-rate", 0.01).decode()
+    text = printed("plan", "--capacity", 1_000_000, "--error-rate", 0.01, "--layout", "classic").decode()
     fields = dict(line.split(None, 1) for line in text.splitlines())
     bits = math.ceil(-1e6 * math.log(0.01) / math.log(2) ** 2)
     assert fields["num_bits"] == str(bits)

@@ -72,7 +72,7 @@ def test_a_large_batch_crosses_scripts(bloom: Any, client: redis.Redis) -> None:
 
 def test_info_describes_the_filter(bloom: Any, client: redis.Redis) -> None:
     """Parameters, fill and age are those of the filter."""
-    f = make(bloom, client, capacity=1000, error_rate=0.01)
+    f = make(bloom, client, capacity=1000, error_rate=0.01, layout="classic")
     f.add_many(range(1000))
     info = f.info()
     assert (info.name, info.layout, info.capacity, info.error_rate) == ("seen", "classic", 1000, 0.01)

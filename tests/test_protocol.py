@@ -11,7 +11,7 @@ import redis
 from bloomredis import header, protocol, scripts
 from bloomredis.filter import FilterOperations
 from bloomredis.header import Header
-from bloomredis.protocol import Op, Step
+from bloomredis.protocol import Op
 from bloomredis.stored import PROBES_A_CALL
 
 T = TypeVar("T")
@@ -22,9 +22,9 @@ HEADER = Header(
 RESERVED = [HEADER.pack().hex().encode(), header.HEADER_BYTES + 120, -1]
 
 
-def play(operation: Op[T], replies: list[Any]) -> tuple[T, list[Step]]:
+def play(operation: Op[T], replies: list[Any]) -> tuple[T, list[Any]]:
     """Run an operation against scripted replies; return its answer and the commands it sent."""
-    sent: list[Step] = []
+    sent: list[Any] = []
     script: Iterator[Any] = iter(replies)
     try:
         sent.append(next(operation))

@@ -95,7 +95,7 @@ def test_an_item_that_was_there_stays_there(losing: Losing) -> None:
 @pytest.mark.parametrize("fate", ["lost", "never"])
 def test_the_rest_of_an_interrupted_batch(losing: Losing, fate: str) -> None:
     """The answers so far are kept, and calling again with the rest loses nothing."""
-    f = make(losing)
+    f = make(losing, layout="classic")
     f.reserve()
     items = [f"item-{i % 400}" for i in range(500)]
     losing.lose = ["answer", fate]
@@ -123,7 +123,7 @@ def test_the_rest_may_be_cut_differently(losing: Losing) -> None:
 
 def test_dedupe_yields_what_was_answered_before_it_fails(losing: Losing) -> None:
     """New items that are known are handed out, the others are in the error."""
-    f = make(losing)
+    f = make(losing, layout="classic")
     f.reserve()
     losing.lose = ["answer", "lost"]
     items = [f"{i}" for i in range(300)]

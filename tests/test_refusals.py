@@ -45,7 +45,7 @@ def test_out_of_memory_is_explained(bloom: Any, server: Server) -> None:
         assert f.add_many(["b", "c"]) == [True, True]
 
 
-@pytest.mark.parametrize("denied", ["-evalsha", "-setbit"])
+@pytest.mark.parametrize("denied", ["-evalsha", "-setrange"])
 def test_a_missing_permission_is_explained(bloom: Any, server: Server, denied: str) -> None:
     """Of the script's call, and of a command inside it, of which the servers do not say the word."""
     with server.client() as admin:

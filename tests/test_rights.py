@@ -79,6 +79,9 @@ def whole_api(client: Any) -> set[str]:
     assert all(f.snapshot().contains_many(LOADED))
     f.clear()
     assert f.delete()
+    classic = BloomFilter(client, "seen", layout="classic", **OPTIONS)
+    assert classic.add("a")
+    assert classic.contains("a")
     return used
 
 
@@ -117,6 +120,9 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     assert all((await f.snapshot()).contains_many(LOADED))
     await f.clear()
     assert await f.delete()
+    classic = bloomredis.asyncio.BloomFilter(client, "seen", layout="classic", **OPTIONS)
+    assert await classic.add("a")
+    assert await classic.contains("a")
     return used
 
 

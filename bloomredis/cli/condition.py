@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
-from bloomredis import sizing
 from bloomredis.cli.facts import Facts
 from bloomredis.cli.findings import Finding, Findings, Severity
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError, ServerRefusedError
-from bloomredis.header import Header
+from bloomredis.layouts import expected_error_rate
 from bloomredis.stored import Description
 
 SOON: Final = 3600.0  # seconds
@@ -60,7 +58,7 @@ def fullness(facts: Facts) -> Findings:
         return
     head = facts.stored.header
     if head.count > head.capacity:
-        rate = expected_rate(head)
+        rate = expected_error_rate(head, head.count)
         yield Finding(
             Severity.CRITICAL if rate >= MUCH_WORSE * head.error_rate else Severity.WARNING,
             f"{facts.name!r} was made for {head.capacity} items and holds {head.count}",
@@ -78,9 +76,3 @@ def lifetime(facts: Facts) -> Findings:
             "then all that was added is forgotten, and what has used it is told FilterLostError",
             "if that is not meant, expire(seconds) renews it",
         )
-
-
-def expected_rate(head: Header) -> float:
-    """Return the false-positive rate for the filter's count: (1 - e^(-kn/m))^k (Broder & Mitzenmacher)."""
-    fill = -math.expm1(-head.num_hashes * head.count / head.num_bits)
-    return sizing.expected_error_rate(fill, head.num_hashes)

@@ -106,6 +106,11 @@ class Bitmap(ABC):
         """Four bytes a probe."""
         return 4 * self.num_hashes
 
+    @property
+    def cost(self) -> float:
+        """What setting an item costs a server, in probes."""
+        return self.num_hashes
+
     def key(self, name: str) -> str:
         """Return the key under which the system keeps a filter of that name: the name itself."""
         return name

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import bloomredis.asyncio
 from bloomredis import client as sync
 from bloomredis import transfer
+from bloomredis.binding import is_asyncio
 from bloomredis.compat.guava import Guava, read_guava, write_guava
 from bloomredis.compat.redisbloom import read_redisbloom
 from bloomredis.protocol import Op
@@ -69,11 +70,7 @@ def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]])
 
 
 def _filters(client: Any) -> Any:
-    return bloomredis.asyncio.BloomFilter if _is_async(client) else sync.BloomFilter
-
-
-def _is_async(client: Any) -> bool:
-    return inspect.iscoroutinefunction(getattr(client, "execute_command", None))
+    return bloomredis.asyncio.BloomFilter if is_asyncio(client) else sync.BloomFilter
 
 
 def _run(client: Any, operation: Op[object], answer: T) -> T | Coroutine[Any, Any, T]:
@@ -81,7 +78,7 @@ def _run(client: Any, operation: Op[object], answer: T) -> T | Coroutine[Any, An
         await bloomredis.asyncio.drive(client, operation)
         return answer
 
-    if _is_async(client):
+    if is_asyncio(client):
         return later()
     sync.drive(client, operation)
     return answer

@@ -10,9 +10,6 @@ local NUMBER = '<I4'
 local WORDS = '<i4i4i4i4i4i4i4i4'
 local PACKED, PACKED_BYTES = '<I4i4i4i4i4i4i4i4i4', 36
 
--- Before 7.2 a server makes an argument of a number by way of '%.17g', which is slower than '%d' here.
-local FORMATS = (rawget(redis, 'REDIS_VERSION_NUM') or 0) < 0x00070200
-
 -- The server's own functions, or ones that know the formats above and no others, and take all words for
 -- unsigned.
 local bit = rawget(_G, 'bit')
