@@ -17,10 +17,8 @@ from bloomredis import (
 from tests.servers import Server
 
 
-def make(
-    bloom: Any, client: redis.Redis, name: str = "seen", *, capacity: int = 1000, error_rate: float = 0.01
-) -> Any:
-    return bloom(client, name, capacity=capacity, error_rate=error_rate)
+def make(bloom: Any, client: redis.Redis, name: str = "seen", **options: Any) -> Any:
+    return bloom(client, name, **{"capacity": 1000, "error_rate": 0.01} | options)
 
 
 def test_the_first_to_add_is_told(bloom: Any, client: redis.Redis) -> None:

@@ -95,17 +95,17 @@ def test_an_item_that_was_there_stays_there(losing: Losing) -> None:
 @pytest.mark.parametrize("fate", ["lost", "never"])
 def test_the_rest_of_an_interrupted_batch(losing: Losing, fate: str) -> None:
     """The answers so far are kept, and calling again with the rest loses nothing."""
-    f = make(losing, layout="classic")
+    f = make(losing)
     f.reserve()
-    items = [f"item-{i % 400}" for i in range(500)]
+    items = [f"item-{i % 900}" for i in range(1200)]
     losing.lose = ["answer", fate]
     with pytest.raises(BatchInterruptedError) as caught:
         f.add_many(items)
     results, rest = caught.value.results, caught.value.rest
     assert rest == items[len(results) :]
-    assert 0 < len(results) < 500
-    assert results + f.add_many(rest) == [True] * 400 + [False] * 100
-    assert f.info().count == 402
+    assert 0 < len(results) < 1200
+    assert results + f.add_many(rest) == [True] * 900 + [False] * 300
+    assert f.info().count == 902
 
 
 def test_the_rest_may_be_cut_differently(losing: Losing) -> None:
@@ -123,10 +123,10 @@ def test_the_rest_may_be_cut_differently(losing: Losing) -> None:
 
 def test_dedupe_yields_what_was_answered_before_it_fails(losing: Losing) -> None:
     """New items that are known are handed out, the others are in the error."""
-    f = make(losing, layout="classic")
+    f = make(losing)
     f.reserve()
     losing.lose = ["answer", "lost"]
-    items = [f"{i}" for i in range(300)]
+    items = [f"{i}" for i in range(900)]
     got: list[str] = []
     with pytest.raises(BatchInterruptedError) as caught:
         got.extend(f.dedupe(items))
