@@ -1,1 +1,1 @@
-"""Benchmarks: ratios, each taken in one run on one server.  `python -m benchmarks` prints them all."""
+"""Benchmarks: this library beside its peers, in turns, on one server (`python -m benchmarks`)."""

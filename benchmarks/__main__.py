@@ -1,163 +1,135 @@
-"""Print the ratios that the README claims, for each server found: `python -m benchmarks [SERVER…]`."""
+"""Run the benchmarks on the servers named; `python -m benchmarks --help` says how."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import threading
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+import argparse
+import gc
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
-import redis
-import redis.asyncio
+from benchmarks import batch, bench, bulk, chart, crowds, memory, report, single, streams, versions
+from benchmarks.bench import Bench
+from benchmarks.measure import Measuring, Workload
+from benchmarks.meters import Meter
+from benchmarks.pinging import Pinger
+from benchmarks.report import ServerReport
+from benchmarks.servers import DEFAULT, replica_of
+from tests.servers import binaries
 
-import bloomredis.asyncio
-from benchmarks.measure import HEADING, Ratio, compare, compare_async, versions
-from bloomredis import BloomFilter
-from tests.servers import Server, binaries, running
+RESULTS: Final = Path(__file__).parent / "results"
 
-RETURN_1 = "return 1"
-LONE = 200
-"""One-item calls in a round."""
+
+@dataclass
+class _Probes:
+    meter: Meter
+    pinger: Pinger
 
 
 def main() -> None:
-    """Measure on the servers named, or on all found."""
+    """Measure on the servers named, one after the other, and write what came out."""
     found = binaries()
-    for name in sys.argv[1:] or sorted(found):
-        with running(found[name]) as server, server.client() as client:
-            print(f"\n{versions(client)}\n{HEADING}")
-            for ratio in (*_sync(client), *asyncio.run(_asyncio(server))):
-                print(ratio, flush=True)
+    options = _parser(found).parse_args()
+    machine = versions.machine()
+    servers = []
+    gc.freeze()
+    for name in options.server or DEFAULT:
+        if name not in found:
+            print(f"\n{name} is left out: there is no such server here (found: {', '.join(sorted(found))})")
+            continue
+        with bench.on(name, found[name], quick=options.quick, layout=options.layout) as on:
+            servers.append(_measured(on, machine, re.compile(options.only, re.IGNORECASE)))
+    out = options.out or (None if options.quick or options.only else RESULTS)
+    if out and servers:
+        report.write(out, machine, servers)
+        chart.write(out / "speed.png", servers)
+        print(f"\nwritten: {out}")
 
 
-def _filter(client: redis.Redis, name: str, **options: Any) -> BloomFilter:
-    made = BloomFilter(client, name, capacity=1_000_000, error_rate=0.01, **options)
-    made.reserve()
-    return made
-
-
-def _sync(client: redis.Redis) -> Iterator[Ratio]:
-    safe, unsafe = _filter(client, "safe"), _filter(client, "unsafe", retry_safe=False)
-    sha = client.script_load(RETURN_1)
-
-    def evalsha(_: int) -> int:
-        for _ in range(LONE):
-            client.evalsha(sha, 0)
-        return LONE
-
-    yield compare(
-        "add() of one new item, against EVALSHA 'return 1'", _adds(safe, "a"), evalsha, wanted="<= 1.35"
+def _parser(found: dict[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="This library beside its peers."
     )
-    yield compare(
-        "add() of one new item, retry_safe or not", _adds(safe, "b"), _adds(unsafe, "b"), wanted="<= 1.10"
+    parser.add_argument(
+        "server", nargs="*", help=f"one of {', '.join(sorted(found))}; default: {' '.join(DEFAULT)}"
     )
-    yield compare(
-        "add_many() of 1,000, against one pipelined SETBIT a bit",
-        _add_many(safe),
-        _setbits(client, safe),
-        wanted=">= 4",
-        faster=True,
+    parser.add_argument("--quick", action="store_true", help="few rounds, for a look: under two minutes")
+    parser.add_argument("--only", default="", metavar="PATTERN", help="workloads whose names it is found in")
+    parser.add_argument(
+        "--out", type=Path, help=f"directory for JSON, Markdown and chart; default of a whole run: {RESULTS}"
     )
-    shared, alone = _filter(client, "threads", coalesce=True), _filter(client, "threads", coalesce=False)
-    yield compare(
-        "16 threads in add(), coalesce or not",
-        _in_threads(shared, "c"),
-        _in_threads(alone, "d"),
-        wanted=">= 4",
-        faster=True,
+    parser.add_argument(
+        "--layout", choices=("classic", "blocked"), help="of our filters; default: the library's"
     )
+    return parser
 
 
-def _adds(f: BloomFilter, prefix: str) -> Callable[[int], int]:
-    def side(round_: int) -> int:
-        for i in range(LONE):
-            f.add(f"{prefix}-{round_}-{i}")
-        return LONE
-
-    return side
+def _workloads(*, quick: bool) -> Iterator[Workload]:
+    for module in (single, batch, crowds, streams, bulk):
+        yield from module.workloads(quick=quick)
 
 
-def _items(round_: int) -> list[str]:
-    return [f"{round_:08}-{i:011}" for i in range(1000)]  # 20 characters each
+def _measured(on: Bench, machine: dict[str, object], only: re.Pattern[str]) -> ServerReport:
+    missing = {peer.name: why for peer in single.PEERS if (why := peer.missing(on))}
+    layout = on.filter("layout", capacity=1000, error_rate=0.01).info().layout
+    server = ServerReport(on.name, versions.server(on.client), missing, layout)
+    print(f"\n## {on.name}: {versions.line(machine, server.about)}\nlayout of our filters: {layout}")
+    for name, why in missing.items():
+        print(f"{name} is left out: {why}")
+    chosen = [workload for workload in _workloads(quick=on.quick) if only.search(workload.name)]
+    with closing(Meter(on)) as meter, closing(Pinger(on.server.socket)) as pinger:
+        probes = _Probes(meter, pinger)
+        _idle(pinger)
+        for workload in chosen:
+            _one(on, workload, probes, server)
+        for name in memory.names(quick=on.quick):
+            if only.search(name):
+                on.clean()
+                server.results[name] = memory.measured(on, name)
+                print(f"\n{report.printed(server.results[name])}", flush=True)
+        _replicate(on, [workload for workload in chosen if workload.replicated], probes, server)
+    print(f"\n{report.printed_verdicts(server.verdicts)}", flush=True)
+    return server
 
 
-def _add_many(f: BloomFilter) -> Callable[[int], int]:
-    return lambda round_: len(f.add_many(_items(round_)))
+def _idle(pinger: Pinger) -> None:
+    with pinger:
+        time.sleep(0.5)
+    print(f"worst PING while nothing runs: {pinger.times['worst'] * 1e3:.2f} ms")
 
 
-def _setbits(client: redis.Redis, f: BloomFilter) -> Callable[[int], int]:
-    layout = f._operations._stored.opened.layout  # type: ignore[union-attr]  # noqa: SLF001 - it is open, and the same layout is wanted
-
-    def side(round_: int) -> int:
-        pipe = client.pipeline(transaction=False)
-        for item in _items(round_):
-            for offset in layout.offsets(item):
-                pipe.setbit("bits", offset, 1)
-        replies = pipe.execute()
-        return sum(1 for start in range(0, len(replies), layout.num_hashes) if replies[start] in (0, 1))
-
-    return side
+def _one(on: Bench, workload: Workload, probes: _Probes, server: ServerReport) -> None:
+    on.clean()
+    measuring = Measuring(workload, on, probes.meter)
+    measuring.warm_up()
+    measuring.time()
+    measuring.ping(probes.pinger)
+    server.results[workload.name] = measuring.result
+    print(f"\n{report.printed(measuring.result)}", flush=True)
 
 
-def _in_threads(f: BloomFilter, prefix: str, threads: int = 16, calls: int = 50) -> Callable[[int], int]:
-    def side(round_: int) -> int:
-        def work(worker: int) -> None:
-            for i in range(calls):
-                f.add(f"{prefix}-{round_}-{worker}-{i}")
-
-        started = [threading.Thread(target=work, args=(worker,)) for worker in range(threads)]
-        for thread in started:
-            thread.start()
-        for thread in started:
-            thread.join()
-        return threads * calls
-
-    return side
-
-
-async def _asyncio(server: Server) -> list[Ratio]:
-    async with redis.asyncio.Redis(unix_socket_path=server.socket, max_connections=1000) as client:
-        f = bloomredis.asyncio.BloomFilter(client, "async", capacity=1_000_000, error_rate=0.01)
-        sha = await client.script_load(RETURN_1)
-
-        async def evalsha(_: int) -> int:
-            for _ in range(LONE):
-                await client.evalsha(sha, 0)
-            return LONE
-
-        async def adds(round_: int) -> int:
-            for i in range(LONE):
-                await f.add(f"lone-{round_}-{i}")
-            return LONE
-
-        lone = "one task in add(), against EVALSHA 'return 1'"
-        ratios = [await compare_async(lone, adds, evalsha, wanted="<= 1.35")]
-        for tasks, wanted in ((64, ">= 6"), (256, ">= 9")):
-            ratios.append(
-                await compare_async(
-                    f"{tasks} tasks in add(), against as many in SET",
-                    _in_tasks(tasks, f.add),
-                    _in_tasks(tasks, lambda item: client.set(item, "1")),
-                    wanted=wanted,
-                    faster=True,
-                )
-            )
-        return ratios
+def _replicate(on: Bench, workloads: list[Workload], probes: _Probes, server: ServerReport) -> None:
+    """Do once more, with a replica, what has to do with one; last, since a primary keeps a backlog then."""
+    if not workloads:
+        return
+    with replica_of(on.server) as replica, replica.client() as client:
+        client.replicaof("127.0.0.1", on.server.options[on.server.options.index("--port") + 1])
+        deadline = time.monotonic() + 20
+        while client.info("replication")["master_link_status"] != "up":
+            assert time.monotonic() < deadline, "the replica does not reach its primary"
+            time.sleep(0.01)  # polling a condition, with a deadline
+        for workload in workloads:
+            on.clean()
+            measuring = Measuring(workload, on, probes.meter)
+            measuring.replicate()
+            for side, figures in measuring.result.sides.items():
+                server.results[workload.name].sides[side].update(figures)
+            print(f"\n{report.printed(server.results[workload.name], 'replicated')}", flush=True)
 
 
-def _in_tasks(
-    tasks: int, call: Callable[[str], Awaitable[Any]], calls: int = 12
-) -> Callable[[int], Awaitable[int]]:
-    async def side(round_: int) -> int:
-        async def work(worker: int) -> None:
-            for i in range(calls):
-                await call(f"{tasks}-{round_}-{worker}-{i}")
-
-        await asyncio.gather(*(work(worker) for worker in range(tasks)))
-        return tasks * calls
-
-    return side
-
-
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What every workload is given: a server, clients of it, and how much is to be done.
+
+A workload that is to run on a cluster needs another `Bench`: one whose `client` is a `RedisCluster`
+and whose `pids` are those of all nodes.  Nothing else in a workload knows where its filters live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+import redis.asyncio
+
+from benchmarks.servers import started
+from bloomredis import BloomFilter
+from tests.servers import Server
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One server process and its clients; all sides use the same kind of connection, over hiredis."""
+
+    name: str
+    server: Server
+    client: redis.Redis
+    aio: redis.asyncio.Redis
+    runner: asyncio.Runner
+    quick: bool = False
+    layout: str | None = None
+    missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def pids(self) -> list[int]:
+        """The server's processes."""
+        assert self.server.process is not None
+        return [self.server.process.pid]
+
+    def filter(self, name: str, *, capacity: int, error_rate: float, **options: Any) -> BloomFilter:
+        """Return a filter of this library, created."""
+        made = BloomFilter(
+            self.client, name, capacity=capacity, error_rate=error_rate, layout=self.layout, **options
+        )
+        made.reserve()
+        return made
+
+    def clean(self) -> None:
+        """Empty the server, in the foreground; it goes on knowing the scripts."""
+        self.client.flushall(asynchronous=False)
+
+
+@contextmanager
+def on(name: str, binary: str, *, quick: bool, layout: str | None) -> Iterator[Bench]:
+    """Start a server and connect to it."""
+    missing: dict[str, str] = {}
+    with (
+        started(binary, missing) as server,
+        server.client() as client,
+        asyncio.Runner() as runner,
+    ):
+        aio = redis.asyncio.Redis(unix_socket_path=server.socket, max_connections=1000)
+        try:
+            yield Bench(name, server, client, aio, runner, quick, layout, missing)
+        finally:
+            runner.run(aio.aclose())

@@ -1,0 +1,41 @@
+"""The workloads on a stream that is mostly duplicates, with a local copy of the filter and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from benchmarks import checks
+from benchmarks.batch import in_batches
+from benchmarks.bench import Bench
+from benchmarks.items import stream
+from benchmarks.measure import Side, Workload
+from benchmarks.peers import RATE, Ours, Peer, RedisBloom, present
+
+CACHED: Final = "bloomredis, local_cache"
+ONE_BY_ONE: Final = "stream of 95% duplicates, one by one"
+BATCHES: Final = "stream of 95% duplicates, in batches of 1,000"
+
+
+def workloads(*, quick: bool) -> Iterator[Workload]:
+    """Yield the workloads."""
+    for name, size, batch in ((ONE_BY_ONE, 2_000, 1), (BATCHES, 20_000, 1_000)):
+        yield Workload(
+            name=name,
+            items=partial(stream, count=size // 4 if quick else size),
+            sides=partial(_sides, batch=batch),
+            rounds=3 if quick else 15,
+            warm_up=2,
+            apart=batch == 1,
+            same=(CACHED, Ours.name),
+        )
+
+
+def _sides(bench: Bench, *, batch: int) -> Iterator[Side]:
+    peers: dict[str, Peer] = {CACHED: Ours(bench, suffix=" cached", local_cache=True)}
+    for kind in present(bench, Ours, RedisBloom):
+        peers[kind.name] = kind(bench)
+    for name, peer in peers.items():
+        run = in_batches(peer.add_many, batch) if batch > 1 else peer.add_each
+        yield Side(name=name, run=run, check=checks.mostly_new(RATE, fresh=0.05))
