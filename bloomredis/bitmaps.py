@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from bloomredis import protocol, scripts
 from bloomredis.errors import FilterMismatchError
@@ -99,24 +99,9 @@ class StoredBitmap(Stored):
             for (key, layout), (size, ttl) in zip(self.layers, sizes, strict=True)
         ]
 
-    def run(
-        self,
-        script: scripts.Script,
-        opened: Opened,
-        arguments: Arguments,
-        keys: Sequence[bytes] = (),
-        *,
-        reads: bool = False,
-    ) -> Op[Any]:
-        """Run a script on the bitmap."""
-        wait = None if reads else self.wait
-        every = [self.key, *keys, *opened.extra]
-        try:
-            return (yield from protocol.call(script, every, [opened.identity, *arguments], wait))
-        except Refusal as refusal:
-            if refusal.word == protocol.WRONG_TYPE:
-                raise self.explained(refusal) from refusal
-            raise
+    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:  # noqa: ARG002 - nothing is compared
+        raise self.explained(refusal) if refusal.word == protocol.WRONG_TYPE else refusal
+        yield  # what makes it an operation
 
     def clear(self) -> Op[None]:
         """Delete the bitmaps, which empties the filter."""

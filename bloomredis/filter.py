@@ -407,7 +407,7 @@ class FilterOperations:
     def queue_add(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:
         """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
         packed = opened.layout.pack_one(self.encode(item))
-        keys, values = [self._stored.key], [opened.identity, packed]
+        keys, values = [opened.key], [opened.identity, packed]
         if self._retry_safe:
             lane = self._pipelines.lane(pipe)
             keys.append(lane.key)

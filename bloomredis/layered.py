@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from bloomredis import protocol, scripts
 from bloomredis.bitmaps import ForeignLayout, StoredBitmap, description
 from bloomredis.protocol import Op, Refusal, Wait
-from bloomredis.stored import Arguments, Description, Opened
+from bloomredis.stored import Description, Opened
 
 _GROW: Final = scripts.load("grow")
 _LAYERS: Final = struct.Struct(">6sBBQ")
@@ -94,37 +94,24 @@ class StoredChain(StoredBitmap):
         """Delete the bitmaps and begin with the first."""
         yield from self.delete([], [])
 
-    def run(
-        self,
-        script: scripts.Script,
-        opened: Opened,
-        arguments: Arguments,
-        keys: Sequence[bytes] = (),
-        *,
-        reads: bool = False,
-    ) -> Op[Any]:
-        """Run a script on the chain, which may have to grow first."""
-        while True:
-            try:
-                return (yield from super().run(script, self.opened or opened, arguments, keys, reads=reads))
-            except Refusal as refusal:
-                if refusal.word == protocol.STALE:
-                    self._follow(int(refusal.detail))
-                elif refusal.word == protocol.FULL:
-                    yield from self._grow()
-                else:
-                    raise
+    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
+        """Follow a chain that has grown, or let it grow."""
+        if refusal.word == protocol.STALE:
+            return self._follow(int(refusal.detail))
+        if refusal.word == protocol.FULL:
+            return (yield from self._grow())
+        return (yield from super()._meet(refusal, opened))
 
-    def _grow(self) -> Op[None]:
+    def _grow(self) -> Op[Opened]:
         # Safe to send again: a chain that has grown since has another cursor.
         cursor = yield from protocol.call(
             _GROW, [self._cursor_key, self.key], [self._cursor, self._identity], self.wait
         )
-        self._follow(cursor)
+        return self._follow(cursor)
 
-    def _follow(self, cursor: int) -> None:
+    def _follow(self, cursor: int) -> Opened:
         self._cursor = cursor
-        self.assume()
+        return self.assume()
 
 
 class StoredLinks(StoredBitmap):
@@ -134,6 +121,7 @@ class StoredLinks(StoredBitmap):
         super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
         self._links = [(key.encode(), link) for key, link in layout.links(name)]
         self.key = self._links[0][0]
+        self.only_read = f"{name!r} was restored from {layout.name} and is only read"
 
     @property
     def layers(self) -> list[tuple[bytes, ForeignLayout]]:
@@ -145,17 +133,3 @@ class StoredLinks(StoredBitmap):
         described = [description(link, 0, refresh_ttl=False) for _, link in self._links]
         extra = tuple(key for key, _ in self._links[1:])
         return self.know(_identity(len(described), None, described), self._layout, extra)
-
-    def run(
-        self,
-        script: scripts.Script,
-        opened: Opened,
-        arguments: Arguments,
-        keys: Sequence[bytes] = (),
-        *,
-        reads: bool = False,
-    ) -> Op[Any]:
-        """Run a script that only reads."""
-        if not reads:
-            raise TypeError(f"{self.name!r} was restored from {self._layout.name} and is only read")
-        return (yield from super().run(script, opened, arguments, keys, reads=True))

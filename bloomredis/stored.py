@@ -61,6 +61,7 @@ class Opened:
     identity: bytes
     layout: Layout
     step: int  # packed bytes that one script call takes at most
+    key: bytes
     extra: tuple[bytes, ...] = ()  # keys that every script is given behind its own
 
     @property
@@ -76,12 +77,13 @@ class Stored(ABC):
         self.name = name
         self.key = key
         self.wait = wait
+        self.only_read: str | None = None  # what to tell a caller who would write
         self.opened: Opened | None = None
 
     def know(self, identity: bytes, layout: Layout, extra: tuple[bytes, ...] = ()) -> Opened:
         """Take this for what is stored, from now on."""
         items = max(1, int(PROBES_A_CALL // layout.cost))
-        self.opened = Opened(identity, layout, items * layout.item_bytes, extra)
+        self.opened = Opened(identity, layout, items * layout.item_bytes, self.key, extra)
         return self.opened
 
     def forget(self) -> None:
@@ -96,7 +98,6 @@ class Stored(ABC):
     def current(self) -> Op[list[Description]]:
         """Read what is stored, if it is still the filter that this object knows: each layer, newest first."""
 
-    @abstractmethod
     def run(
         self,
         script: scripts.Script,
@@ -107,6 +108,20 @@ class Stored(ABC):
         reads: bool = False,
     ) -> Op[Any]:
         """Run a script on the filter that this object knows; one that only reads waits for no replica."""
+        if self.only_read and not reads:
+            raise TypeError(self.only_read)
+        wait = None if reads else self.wait
+        while True:
+            every = [opened.key, *keys, *opened.extra]
+            try:
+                return (yield from protocol.call(script, every, [opened.identity, *arguments], wait))
+            except Refusal as refusal:
+                met = refusal
+            opened = yield from self._meet(met, opened)
+
+    @abstractmethod
+    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
+        """Deal with a script's refusal, and return what is known now; or raise what the caller is told."""
 
     @abstractmethod
     def clear(self) -> Op[None]:
@@ -177,27 +192,11 @@ class StoredFilter(Stored):
             yield from self._lose(_LOSSES[protocol.CHANGED].format(self.name), opened)
         return [(yield from self.describe())]
 
-    def run(
-        self,
-        script: scripts.Script,
-        opened: Opened,
-        arguments: Arguments,
-        keys: Sequence[bytes] = (),
-        *,
-        reads: bool = False,
-    ) -> Op[Any]:
-        """Run a script on the generation that this object knows, or notice that it is gone."""
-        wait = None if reads else self.wait
-        while True:
-            try:
-                return (
-                    yield from protocol.call(script, [self.key, *keys], [opened.identity, *arguments], wait)
-                )
-            except Refusal as refusal:
-                if refusal.word not in _LOSSES:
-                    raise
-                what = _LOSSES[refusal.word].format(self.name)
-            opened = yield from self._lose(what, opened)
+    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
+        """Notice that the generation that this object knows is gone."""
+        if refusal.word not in _LOSSES:
+            raise refusal
+        return (yield from self._lose(_LOSSES[refusal.word].format(self.name), opened))
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""
