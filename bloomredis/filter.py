@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from itertools import compress
 from typing import Any, Final, TypeVar
@@ -16,21 +15,20 @@ from bloomredis import arguments, bulk, hashing, info, protocol, scripts
 from bloomredis.arguments import listed
 from bloomredis.bitmaps import ForeignLayout, StoredBitmap
 from bloomredis.caching import LocalCache
+from bloomredis.calls import ADD, CONTAINS, Calls, doubtful, flags_of
 from bloomredis.claims import Claims, Held
-from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError, ServerRefusedError, interruptible
+from bloomredis.errors import BatchInterruptedError, interruptible
 from bloomredis.hashing import Item
 from bloomredis.info import FilterInfo
 from bloomredis.local import PIECE_BYTES, Bits, LocalFilter
 from bloomredis.pipelines import AnyPipeline, Pipelines
-from bloomredis.protocol import Op, Unanswered
-from bloomredis.receipts import Place, Receipts, beside, parse_token
+from bloomredis.protocol import Op
+from bloomredis.receipts import Receipts, beside, parse_token
 from bloomredis.storage import stored
 from bloomredis.stored import Description, OnLost, Opened
 
-_ADD, _CONTAINS, _READ, _UNITE, _TALLY = map(scripts.load, ("add", "contains", "read", "unite", "tally"))
+_READ, _UNITE = scripts.load("read"), scripts.load("unite")
 _log = logging.getLogger("bloomredis")
-Reply = bytes | str | int
-"""What add and contains reply: a number for one item, a string of '0' and '1' for more."""
 
 I = TypeVar("I", bound=Item)  # noqa: E741 - the items
 C = TypeVar("C")
@@ -112,6 +110,7 @@ class FilterOperations:
         beginning = beside(self._stored.key) + b"segment:"
         self._temporaries = (beginning + b"old", beginning + b"new")  # gone when the script ends
         self._retry_safe = retry_safe
+        self._calls = Calls(self._stored, self._receipts, retry_safe=retry_safe)
         self._claims = Claims(self._stored, self._receipts, retry_safe=retry_safe)
         check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
         self._cache = LocalCache(check) if local_cache else None
@@ -150,9 +149,9 @@ class FilterOperations:
         opened = self._stored.opened or (yield from self._stored.open())
         packed = opened.layout.pack_one(encoded)
         if place is not None or self._receipts.place(packed) is not None:
-            reply = yield from self._add_owed(opened, packed, place)
+            reply = yield from self._calls.add_owed(opened, packed, place)
         else:
-            reply = yield from self._add(opened, packed)
+            reply = yield from self._calls.add(opened, packed)
         if self._cache is not None:
             yield from self._learn(self._cache, sent, [encoded], int(reply != 1))
         return reply == 1
@@ -167,7 +166,7 @@ class FilterOperations:
             return True
         sent = time.monotonic()
         opened = self._stored.opened or (yield from self._stored.open())
-        reply = yield from self._test(opened, opened.layout.pack_one(encoded))
+        reply = yield from self._calls.test(opened, opened.layout.pack_one(encoded))
         if self._cache is not None:
             yield from self._learn(self._cache, sent, [encoded] if reply == 1 else [], int(reply == 1))
         return reply == 1
@@ -209,11 +208,11 @@ class FilterOperations:
         with interruptible("add_many", answers, items):
             for run, place in self._receipts.runs(packed, opened.layout.item_bytes, opened.step):
                 if place is not None:
-                    answers += _flags((yield from self._add_owed(opened, run, None)))
+                    answers += flags_of((yield from self._calls.add_owed(opened, run, None)))
                     continue
                 rest = run
                 while rest:  # a script may end early, where the filter has to grow
-                    flags = _flags((yield from self._add(opened, rest)))
+                    flags = flags_of((yield from self._calls.add(opened, rest)))
                     answers += flags
                     rest = rest[len(flags) * opened.layout.item_bytes :]
         return answers
@@ -241,8 +240,8 @@ class FilterOperations:
         packed = opened.layout.pack(encoded)
         answers: list[bool] = []
         for start in range(0, len(packed), opened.step):
-            reply = yield from self._test(opened, packed[start : start + opened.step])
-            answers += _flags(reply)
+            reply = yield from self._calls.test(opened, packed[start : start + opened.step])
+            answers += flags_of(reply)
         return answers
 
     def encode(self, item: Item) -> bytes:
@@ -293,20 +292,14 @@ class FilterOperations:
         while opened is not self._stored.opened or opened is None:  # a lost one may be made anew meanwhile
             opened = self._stored.opened or (yield from self._stored.open())
             batch = bulk.Batch(opened.layout, prepared.probes)
-            with _doubtful(self.name):
+            with doubtful(self.name):
                 for segment in batch.segments():
                     found = yield from self._stored.run(
                         _UNITE, opened, (segment.first, segment.data), self._temporaries
                     )
                     batch.before(segment, found)
         if added := int(np.count_nonzero(batch.new())):
-            yield from self._tally(opened, added)
-
-    def _tally(self, opened: Opened, added: int) -> Op[None]:
-        lane = self._receipts.take()
-        with _doubtful(self.name):
-            yield from self._stored.run(_TALLY, opened, (added, lane.next_call()), (lane.key,))
-        self._receipts.give_back(lane)
+            yield from self._calls.tally(opened, added)
 
     # -- the local cache
 
@@ -413,19 +406,14 @@ class FilterOperations:
             keys.append(lane.key)
             values.append(b"%d" % lane.next_call())
         keys += opened.extra
-        self._pipelines.queue(pipe, _ADD, lambda verb, script: (verb, script, len(keys), *keys, *values))
+        self._pipelines.queue(pipe, ADD, lambda verb, script: (verb, script, len(keys), *keys, *values))
 
     def queue_contains(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
         packed = opened.layout.pack_one(self.encode(item))
-        tail: protocol.Command = (
-            1 + len(opened.extra),
-            self._stored.key,
-            *opened.extra,
-            opened.identity,
-            packed,
-        )
-        self._pipelines.queue(pipe, _CONTAINS, lambda verb, script: (verb, script, *tail))
+        keys = (opened.key, *opened.extra)
+        tail: protocol.Command = (len(keys), *keys, opened.identity, packed)
+        self._pipelines.queue(pipe, CONTAINS, lambda verb, script: (verb, script, *tail))
 
     def token_of(self, encoded: str | bytes) -> str | None:
         """Return the token of an item about which there is a doubt."""
@@ -434,58 +422,6 @@ class FilterOperations:
         item = encoded.encode() if isinstance(encoded, str) else encoded
         place = self._receipts.place(self._stored.opened.layout.pack_one(item))
         return str(place) if place else None
-
-    def _test(self, opened: Opened, packed: bytes) -> Op[Reply]:
-        try:
-            reply: Reply = yield from self._stored.run(_CONTAINS, opened, [packed], reads=True)
-        except Unanswered as unanswered:
-            raise unanswered.__cause__ or unanswered from None
-        return reply
-
-    def _add(self, opened: Opened, packed: bytes) -> Op[Reply]:
-        """Add packed items in one script, in a lane that is theirs until they are answered."""
-        reply: Reply
-        if not self._retry_safe:
-            try:
-                reply = yield from self._stored.run(_ADD, opened, [packed])
-            except Unanswered as unanswered:
-                raise _unknown(self.name, unanswered) from unanswered
-            return reply
-        lane = self._receipts.take()
-        call = lane.next_call()
-        try:
-            reply = yield from self._stored.run(_ADD, opened, (packed, call), (lane.key,))
-        except (Unanswered, ServerRefusedError, GeneratorExit) as error:
-            # GeneratorExit: the driver was interrupted or cancelled while the call was under way.
-            if not (isinstance(error, ServerRefusedError) and error.word in protocol.DEFINITE):
-                self._receipts.doubt(packed, opened.layout.item_bytes, lane.name, call)
-            if isinstance(error, Unanswered):
-                raise _unknown(self.name, error, str(Place(lane.name, call, 0))) from error
-            raise
-        self._receipts.give_back(lane)
-        return reply
-
-    def _add_owed(self, opened: Opened, packed: bytes, place: Place | None) -> Op[Reply]:
-        """Add one packed item about which there is a doubt: of those who ask, one gets the answer owed."""
-        with self._receipts.owed(packed, place) as owed:
-            if not owed:
-                return (yield from self._add(opened, packed))
-            reply: Reply = 0
-            for earlier in owed:
-                reply = yield from self._add_again(opened, packed, earlier)
-                if reply == 1:
-                    break
-            return reply
-
-    def _add_again(self, opened: Opened, packed: bytes, place: Place) -> Op[Reply]:
-        """Add one packed item that was in a call without an answer: answer as that call would have."""
-        token = str(place)
-        keys = [self._receipts.key(token), self._receipts.key(place.lane)]
-        with _doubtful(self.name, token):
-            reply: Reply = yield from self._stored.run(
-                _ADD, opened, [packed, 1, place.call, place.index], keys
-            )
-        return reply
 
     # -- the filter as a whole
 
@@ -540,7 +476,7 @@ class FilterOperations:
 
         Other clients notice at their next call (`FilterLostError`).  A missing filter is created.
         """
-        with _doubtful(self.name):
+        with doubtful(self.name):
             yield from self._stored.clear()
 
     def delete(self) -> Op[bool]:
@@ -550,7 +486,7 @@ class FilterOperations:
         """
         lane = self._receipts.take() if self._retry_safe else None
         number, keys = ([lane.next_call()], [lane.key]) if lane else ([], [])
-        with _doubtful(self.name):
+        with doubtful(self.name):
             existed = yield from self._stored.delete(number, keys)
         if lane:
             self._receipts.give_back(lane)
@@ -559,7 +495,7 @@ class FilterOperations:
     def expire(self, seconds: float | timedelta) -> Op[None]:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
         ttl = arguments.milliseconds("seconds", seconds)
-        with _doubtful(self.name):
+        with doubtful(self.name):
             yield from self._stored.expire(ttl)
 
     def _ones(self, found: Description) -> Op[int]:
@@ -569,29 +505,8 @@ class FilterOperations:
         return ones
 
 
-def _unknown(name: str, unanswered: Unanswered, token: str | None = None) -> OutcomeUnknownError:
-    again = "ask again with the token of this error" if token else "a second call may find its own work done"
-    return unanswered.public(name, again, token)
-
-
-@contextmanager
-def _doubtful(name: str, token: str | None = None) -> Iterator[None]:
-    """Turn silence into what the caller is told."""
-    try:
-        yield
-    except Unanswered as unanswered:
-        raise _unknown(name, unanswered, token) from unanswered
-
-
 def _merged(answers: list[bool], places: Sequence[int], told: Sequence[bool]) -> list[bool]:
     """Put what the server told into the places it was asked about."""
     for place, answer in zip(places, told, strict=False):
         answers[place] = answer
     return answers
-
-
-def _flags(reply: Reply) -> list[bool]:
-    if isinstance(reply, int):
-        return [reply == 1]
-    text = reply.encode() if isinstance(reply, str) else reply
-    return [answer == 49 for answer in text]  # 49 is "1"

@@ -18,7 +18,7 @@ LAYERS = [
     {"layouts", "protocol", "receipts"},
     {"stored", "pipelines"},
     {"bitmaps"},
-    {"arguments", "info", "claims", "layered"},
+    {"arguments", "info", "calls", "claims", "layered"},
     {"local", "bulk", "batches", "storage", "transfer"},
     {"caching"},
     {"filter", "binding"},
