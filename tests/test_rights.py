@@ -82,6 +82,7 @@ def whole_api(client: Any) -> set[str]:
     classic = BloomFilter(client, "seen", layout="classic", **OPTIONS)
     assert classic.add("a")
     assert classic.contains("a")
+    assert classic.delete()
     return used
 
 
@@ -123,6 +124,7 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     classic = bloomredis.asyncio.BloomFilter(client, "seen", layout="classic", **OPTIONS)
     assert await classic.add("a")
     assert await classic.contains("a")
+    assert await classic.delete()
     return used
 
 
