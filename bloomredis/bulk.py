@@ -46,10 +46,15 @@ class Prepared:
     probes: Columns | None
 
 
-def prepare(layout: Layout, items: Sequence[Item], encoder: Encoder) -> Prepared:
-    """Do what can be done without the server, which takes no lock of the interpreter most of the time."""
+def prepare(layout: Layout | None, items: Sequence[Item], encoder: Encoder) -> Prepared:
+    """Do what can be done without the server, which takes no lock of the interpreter most of the time.
+
+    :param layout: None for a filter that has no segments, being in several bitmaps.
+    """
     encoded = encoder.encode_all(items)
-    return Prepared(items, encoded, columns(layout, encoded) if is_dense(layout, len(items)) else None)
+    if layout is None or not is_dense(layout, len(items)):
+        return Prepared(items, encoded, None)
+    return Prepared(items, encoded, columns(layout, encoded))
 
 
 def columns(layout: Layout, encoded: Sequence[str | bytes]) -> Columns:

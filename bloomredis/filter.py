@@ -112,6 +112,8 @@ class FilterOperations:
         self._retry_safe = retry_safe
         self._calls = Calls(self._stored, self._receipts, retry_safe=retry_safe)
         self._claims = Claims(self._stored, self._receipts, retry_safe=retry_safe)
+        if local_cache and not self.is_one_bitmap:
+            raise ValueError(f"local_cache=True needs a filter in one bitmap, and {name!r} is in several")
         check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
         self._cache = LocalCache(check) if local_cache else None
         self._pipelines = Pipelines(self._receipts)
@@ -130,6 +132,11 @@ class FilterOperations:
     def layout(self) -> ForeignLayout | None:
         """The layout of another system that the filter was given, None for one of this library's."""
         return self._foreign
+
+    @property
+    def is_one_bitmap(self) -> bool:
+        """Whether all bits of an item lie in one string."""
+        return self._stored.is_one_bitmap
 
     # -- items
 
@@ -269,7 +276,7 @@ class FilterOperations:
 
     def prepare(self, opened: Opened, items: Sequence[Item]) -> bulk.Prepared:
         """Do what can be done for `load` without the server."""
-        return bulk.prepare(opened.layout, items, self)
+        return bulk.prepare(opened.layout if self.is_one_bitmap else None, items, self)
 
     def load(self, prepared: bulk.Prepared) -> Op[None]:
         """Add items as fast as possible, without an answer for each; return how many were read.
@@ -286,7 +293,7 @@ class FilterOperations:
         :param progress: called with the number of items done so far.
         """
         if prepared.probes is None:
-            yield from self._add_encoded(prepared.encoded, prepared.items)
+            yield from self.add_encoded(prepared.encoded, prepared.items)
             return
         opened = None
         while opened is not self._stored.opened or opened is None:  # a lost one may be made anew meanwhile
@@ -458,10 +465,10 @@ class FilterOperations:
         It takes as much memory as the filter.  Reading costs the server some 1 ms a megabyte, in pieces of
         0.1 ms; what others add meanwhile may be in it.
         """
+        if not self.is_one_bitmap:
+            raise TypeError(f"{self.name!r} is in several bitmaps, which are not copied")
         while True:
-            found, *others = yield from self._stored.current()
-            if others:
-                raise TypeError(f"{self.name!r} has several layers, which are not copied")
+            (found,) = yield from self._stored.current()
             opened = self._stored.opened or (yield from self._stored.open())
             bits = Bits(opened.layout)
             for first in range(0, len(bits.bytes), PIECE_BYTES):

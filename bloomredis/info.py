@@ -75,13 +75,9 @@ def combined(layers: Sequence[FilterInfo]) -> FilterInfo:
     if len(layers) == 1:
         return layers[0]
     bits = sum(layer.num_bits for layer in layers)
-    count = sum(layer.count for layer in layers)
     return replace(
-        layers[0],
+        _summed(layers),
         num_bits=bits,
-        size_bytes=sum(layer.size_bytes for layer in layers),
-        count=count,
-        approximate_count=count,
         fill_ratio=sum(layer.fill_ratio * layer.num_bits for layer in layers) / bits,
         estimated_error_rate=1 - math.prod(1 - layer.estimated_error_rate for layer in layers),
     )
@@ -89,13 +85,15 @@ def combined(layers: Sequence[FilterInfo]) -> FilterInfo:
 
 def spread(name: str, shards: Sequence[FilterInfo]) -> FilterInfo:
     """Return what several shards are together, of which each item is in one."""
-    count = sum(shard.count for shard in shards)
     return replace(
-        shards[0],
+        _summed(shards),
         name=name,
-        size_bytes=sum(shard.size_bytes for shard in shards),
-        count=count,
-        approximate_count=count,
         fill_ratio=sum(shard.fill_ratio for shard in shards) / len(shards),
         estimated_error_rate=sum(shard.estimated_error_rate for shard in shards) / len(shards),
     )
+
+
+def _summed(parts: Sequence[FilterInfo]) -> FilterInfo:
+    count = sum(part.count for part in parts)
+    size = sum(part.size_bytes for part in parts)
+    return replace(parts[0], size_bytes=size, count=count, approximate_count=count)

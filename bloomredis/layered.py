@@ -48,6 +48,8 @@ def _identity(layers: int, cursor: int | None, descriptions: Sequence[bytes]) ->
 class StoredChain(StoredBitmap):
     """A growing chain, as far as this object knows; the scripts say so when it has grown since."""
 
+    is_one_bitmap = False
+
     def __init__(
         self, name: str, *, layout: ChainLayout, ttl: int, refresh_ttl: bool, wait: Wait | None
     ) -> None:
@@ -68,12 +70,6 @@ class StoredChain(StoredBitmap):
     def beside(self) -> tuple[bytes, ...]:
         """The key of the number of the newest bitmap."""
         return (self._cursor_key,)
-
-    def open(self) -> Op[Opened]:
-        """Read how many bitmaps there are."""
-        cursor = yield ("GET", self._cursor_key)
-        self._follow(int(cursor or 0))
-        return (yield from super().open())
 
     def assume(self) -> Opened:
         """Take the bitmaps to be what is known of them."""
@@ -116,6 +112,8 @@ class StoredChain(StoredBitmap):
 
 class StoredLinks(StoredBitmap):
     """Links of different sizes, which were restored and are only read."""
+
+    is_one_bitmap = False
 
     def __init__(self, name: str, *, layout: LinkedLayout, wait: Wait | None) -> None:
         super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)

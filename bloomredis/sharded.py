@@ -11,7 +11,7 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from bloomredis import bulk, info
+from bloomredis import info
 from bloomredis.arguments import listed
 from bloomredis.bitmaps import ForeignLayout
 from bloomredis.claims import Held
@@ -19,7 +19,6 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.info import FilterInfo
-from bloomredis.local import LocalFilter
 from bloomredis.pipelines import AnyPipeline
 from bloomredis.protocol import At, Op
 from bloomredis.stored import Opened
@@ -56,14 +55,16 @@ class ShardedOperations(FilterOperations):
     """The operations of a filter in several shards."""
 
     def __init__(self, name: str, *, layout: PartitionedLayout, **options: Any) -> None:
-        if options.get("local_cache"):
-            raise ValueError("local_cache=True needs a filter in one key, and this one has several")
         super().__init__(name, layout=layout, **options)
         self._partitioned = layout
         self._options = {"layout": layout, **options}
         self._shards: dict[tuple[int, str], FilterOperations] = {}
         self._owed: dict[bytes, bool] = {}  # new items whose answer an interrupted batch could not give
         self.servers = len(layout.servers or (None,))
+
+    @property
+    def is_one_bitmap(self) -> bool:
+        return False
 
     def _shard(self, place: tuple[int, str]) -> FilterOperations:
         if place not in self._shards:
@@ -231,13 +232,6 @@ class ShardedOperations(FilterOperations):
 
     def approximate_count(self) -> Op[int]:
         return (yield from self.info()).approximate_count
-
-    def load(self, prepared: bulk.Prepared) -> Op[None]:
-        yield from self.add_encoded(prepared.encoded, prepared.items)
-
-    def snapshot(self) -> Op[LocalFilter]:
-        raise TypeError(f"{self.name!r} is spread over several keys, which are not copied")
-        yield  # pragma: no cover - what makes it an operation
 
     def clear(self) -> Op[None]:
         self._owed.clear()

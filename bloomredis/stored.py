@@ -12,7 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from bloomredis import header, layouts, protocol, scripts
 from bloomredis.errors import (
@@ -72,6 +72,9 @@ class Opened:
 
 class Stored(ABC):
     """What is under one key, and what this object knows of it."""
+
+    is_one_bitmap: ClassVar[bool] = True
+    """Whether all bits of an item lie in one string, so that a copy or a segment of it says what is in."""
 
     def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
         self.name = name

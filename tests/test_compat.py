@@ -455,6 +455,23 @@ def test_a_chain_has_one_winner_for_each_item(server: Server) -> None:
         assert all(CHAIN.num_bits / 2 < size <= CHAIN.num_bits / 2 + CHAIN.num_hashes for size in sizes[:-1])
 
 
+def test_a_load_into_a_chain_grows_it(bloom: Any, client: redis.Redis) -> None:
+    """A batch that would be dense in one bitmap goes probe by probe; no copy is taken of several."""
+    f = bloom(client, "bloomfilter", layout=CHAIN)
+    assert f.load(MANY) == len(MANY)
+    assert all(f.contains_many(MANY))
+    assert len(links(client)) > 2
+    with pytest.raises(TypeError, match="several bitmaps"):
+        f.snapshot()
+
+
+@pytest.mark.parametrize("layout", [CHAIN, compat.php_bkdr(1000, 3, partitions=2)])
+def test_no_local_cache_of_several_bitmaps(layout: Any) -> None:
+    """Bits of different bitmaps, taken together, would call absent items present."""
+    with pytest.raises(ValueError, match="in several"):
+        BloomFilter(redis.Redis(), "f", layout=layout, local_cache=True)
+
+
 def test_claims_and_pipelines_on_a_chain(bloom: Any, client: redis.Redis) -> None:
     """A commit lets it grow, with a claim from before; info and delete act on all bitmaps."""
     f, other = (bloom(client, "bloomfilter", layout=CHAIN) for _ in range(2))
@@ -528,6 +545,13 @@ def test_a_redisbloom_filter_is_restored(bloom: Any, client: redis.Redis) -> Non
             compat.from_redisbloom(client, name, dump(items=1, links=[(used[0][0], [used[0][0]["offsets"]])]))
         assert g.delete()
     assert not client.keys("restored*")
+    client.flushall()
+    client.set("taken", "x")
+    two = [(group[0], [group[0]["offsets"]]) for group in groups]
+    with pytest.raises(FilterMismatchError):
+        compat.from_redisbloom(client, "taken", dump(items=2, links=two))
+    assert client.get("taken") == b"x"
+    assert not client.keys("*link*:[0-9]")
 
 
 # -- PHP's shards

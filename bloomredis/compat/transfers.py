@@ -15,6 +15,7 @@ from bloomredis import transfer
 from bloomredis.binding import is_asyncio
 from bloomredis.compat.guava import Guava, read_guava, write_guava
 from bloomredis.compat.redisbloom import read_redisbloom
+from bloomredis.errors import FilterMismatchError
 from bloomredis.protocol import Op
 
 T = TypeVar("T")
@@ -60,11 +61,17 @@ def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]])
     chain = read_redisbloom(chunks)
     layout = chain.layout
     made = _filters(client)(client, name, layout=layout)
-    keys = [key for key, _ in reversed(layout.links(name))]
 
     def store() -> Op[None]:
-        for key, link in list(zip(keys, chain.links, strict=True))[::-1]:
-            yield from transfer.place(name, key.encode(), link.bits)
+        placed: list[bytes] = []
+        try:
+            for (key, _), link in zip(layout.links(name), reversed(chain.links), strict=True):
+                yield from transfer.place(name, key.encode(), link.bits)
+                placed.append(key.encode())
+        except FilterMismatchError:
+            if placed:
+                yield ("UNLINK", *placed)
+            raise
 
     return _run(client, store(), made)
 
