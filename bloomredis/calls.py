@@ -1,20 +1,21 @@
-"""One script call on packed items, with what makes it safe to send again.
+"""Encoded items in, answers out: the script calls that test and add, and what makes them safe to send again.
 
-A call that adds travels in a lane of its own (`receipts`).  Items whose call was never answered are owed
-the answer of that call, and are asked about one by one.
+Items are packed for the filter as this object knows it, and anew where that is `Outdated`.  A call that adds
+travels in a lane of its own (`receipts`).  Items whose call was never answered are owed the answer of that
+call, and are asked about one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from bloomredis import protocol, scripts
-from bloomredis.errors import OutcomeUnknownError, ServerRefusedError
+from bloomredis.errors import OutcomeUnknownError, ServerRefusedError, interruptible
 from bloomredis.protocol import Op, Unanswered
 from bloomredis.receipts import Place, Receipts
-from bloomredis.stored import Opened, Stored
+from bloomredis.stored import Opened, Outdated, Stored
 
 ADD, CONTAINS = scripts.load("add"), scripts.load("contains")
 _TALLY: Final = scripts.load("tally")
@@ -31,15 +32,78 @@ class Calls:
         self._receipts = receipts
         self._retry_safe = retry_safe
 
-    def test(self, opened: Opened, packed: bytes) -> Op[Reply]:
-        """Ask which of the packed items are in the filter."""
+    def test_one(self, item: bytes) -> Op[bool]:
+        """Ask whether an item is in the filter."""
+        while True:
+            opened = self._stored.opened or (yield from self._stored.open())
+            try:
+                return (yield from self._test(opened, opened.layout.pack_one(item))) == 1
+            except Outdated:
+                continue
+
+    def test(self, items: Sequence[str | bytes]) -> Op[list[bool]]:
+        """Ask of each item whether it is in the filter, some in each script."""
+        answers: list[bool] = []
+        while len(answers) < len(items):
+            opened = self._stored.opened or (yield from self._stored.open())
+            packed = opened.layout.pack(items[len(answers) :])
+            step = opened.items * opened.layout.item_bytes
+            try:
+                for start in range(0, len(packed), step):
+                    answers += flags_of((yield from self._test(opened, packed[start : start + step])))
+            except Outdated:
+                continue
+        return answers
+
+    def _test(self, opened: Opened, packed: bytes) -> Op[Reply]:
         try:
             reply: Reply = yield from self._stored.run(CONTAINS, opened, [packed], reads=True)
         except Unanswered as unanswered:
             raise unanswered.__cause__ or unanswered from None
         return reply
 
-    def add(self, opened: Opened, packed: bytes) -> Op[Reply]:
+    def add_one(self, item: bytes, place: Place | None) -> Op[bool]:
+        """Add an item; say whether it was new.  `place` is that of the caller's token."""
+        while True:
+            opened = self._stored.opened or (yield from self._stored.open())
+            packed = opened.layout.pack_one(item)
+            try:
+                if place is None and self._receipts.place(item) is None:
+                    return (yield from self._add(opened, packed, (item,))) == 1
+                return (yield from self._add_owed(opened, packed, item, place)) == 1
+            except Outdated:
+                continue
+
+    def add(self, items: Sequence[str | bytes], source: Sequence[Any]) -> Op[list[bool]]:
+        """Add items, some in each script; say of each whether it was new.
+
+        :param source: the items as the caller gave them, for the error of an interrupted batch.
+        """
+        answers: list[bool] = []
+        with interruptible("add_many", answers, source):
+            while len(answers) < len(items):
+                try:
+                    yield from self._add_rest(items, answers)
+                except Outdated:
+                    continue
+        return answers
+
+    def _add_rest(self, items: Sequence[str | bytes], answers: list[bool]) -> Op[None]:
+        """Add the items that have no answer yet."""
+        first = len(answers)
+        opened = self._stored.opened or (yield from self._stored.open())
+        packed, size = opened.layout.pack(items[first:]), opened.layout.item_bytes
+        for start, stop, place in self._receipts.runs(items, first, opened.items):
+            if place is not None:
+                piece = packed[(start - first) * size : (stop - first) * size]
+                answers += flags_of((yield from self._add_owed(opened, piece, items[start], None)))
+                continue
+            while len(answers) < stop:  # a script may end early, where the filter has to grow
+                at = len(answers)
+                piece = packed[(at - first) * size : (stop - first) * size]
+                answers += flags_of((yield from self._add(opened, piece, items[at:stop])))
+
+    def _add(self, opened: Opened, packed: bytes, items: Sequence[str | bytes]) -> Op[Reply]:
         """Add packed items in one script, in a lane that is theirs until they are answered."""
         reply: Reply
         if not self._retry_safe:
@@ -52,21 +116,24 @@ class Calls:
         call = lane.next_call()
         try:
             reply = yield from self._stored.run(ADD, opened, (packed, call), (lane.key,))
+        except Outdated:
+            self._receipts.give_back(lane)
+            raise
         except (Unanswered, ServerRefusedError, GeneratorExit) as error:
             # GeneratorExit: the driver was interrupted or cancelled while the call was under way.
             if not (isinstance(error, ServerRefusedError) and error.word in protocol.DEFINITE):
-                self._receipts.doubt(packed, opened.layout.item_bytes, lane.name, call)
+                self._receipts.doubt(items, lane.name, call)
             if isinstance(error, Unanswered):
                 raise unknown(self._stored.name, error, str(Place(lane.name, call, 0))) from error
             raise
         self._receipts.give_back(lane)
         return reply
 
-    def add_owed(self, opened: Opened, packed: bytes, place: Place | None) -> Op[Reply]:
-        """Add one packed item about which there is a doubt: of those who ask, one gets the answer owed."""
-        with self._receipts.owed(packed, place) as owed:
+    def _add_owed(self, opened: Opened, packed: bytes, item: str | bytes, place: Place | None) -> Op[Reply]:
+        """Add one item about which there is a doubt: of those who ask, one gets the answer owed."""
+        with self._receipts.owed(item, place) as owed:
             if not owed:
-                return (yield from self.add(opened, packed))
+                return (yield from self._add(opened, packed, (item,)))
             reply: Reply = 0
             for earlier in owed:
                 reply = yield from self._add_again(opened, packed, earlier)

@@ -18,8 +18,8 @@ from mmh3 import hash_bytes
 from bloomredis import protocol, scripts
 from bloomredis.errors import ClaimLostError, interruptible
 from bloomredis.protocol import Op, Unanswered
-from bloomredis.receipts import Lane, Receipts, beside
-from bloomredis.stored import Stored
+from bloomredis.receipts import Lane, Receipts, as_bytes, beside
+from bloomredis.stored import Opened, Outdated, Stored
 
 State = Literal["claimed", "done", "busy", "released", "lost"]
 C = TypeVar("C")
@@ -42,7 +42,7 @@ class Held:
     item: Any
     state: State
     key: bytes
-    packed: bytes
+    encoded: bytes
     value: bytes  # what the key holds while the claim is ours: the filter's generation and the owner
     lane: Lane | None = field(default=None, repr=False)  # of a commit that has no answer yet
 
@@ -62,35 +62,40 @@ class Claims:
 
     def claim(self, encoded: bytes, item: Any, lease: int, make: Callable[[Held], C]) -> Op[C]:
         """Claim an item for `lease` ms; return what `make` makes of what is known of it."""
-        opened = self._stored.opened or (yield from self._stored.open())
-        (held,) = yield from self._claim([encoded], [item], opened.layout.pack_one(encoded), lease)
-        return make(held)
+        while True:
+            opened = self._stored.opened or (yield from self._stored.open())
+            try:
+                (held,) = yield from self._claim(
+                    opened, [encoded], [item], opened.layout.pack_one(encoded), lease
+                )
+            except Outdated:
+                continue
+            return make(held)
 
     def claim_many(
         self, encoded: Sequence[str | bytes], items: Sequence[Any], lease: int, make: Callable[[Held], C]
     ) -> Op[list[C]]:
         """Claim items, which have been encoded, some in each script."""
-        opened = self._stored.opened or (yield from self._stored.open())
-        packed, size = opened.layout.pack(encoded), opened.layout.item_bytes
-        step = max(1, min(_MOST_ITEMS, opened.step // size))
         claims: list[C] = []
         with interruptible("claim_many", claims, items):
-            for start in range(0, len(items), step):
-                run = slice(start, start + step)
-                held = yield from self._claim(
-                    encoded[run], items[run], packed[start * size : (start + step) * size], lease
-                )
+            while len(claims) < len(items):
+                opened = self._stored.opened or (yield from self._stored.open())
+                run = slice(len(claims), len(claims) + min(_MOST_ITEMS, opened.items))
+                packed = opened.layout.pack(encoded[run])
+                try:
+                    held = yield from self._claim(opened, encoded[run], items[run], packed, lease)
+                except Outdated:
+                    continue
                 claims += map(make, held)
         return claims
 
     def _claim(
-        self, encoded: Sequence[str | bytes], items: Sequence[Any], packed: bytes, lease: int
+        self, opened: Opened, encoded: Sequence[str | bytes], items: Sequence[Any], packed: bytes, lease: int
     ) -> Op[list[Held]]:
         """Claim packed items in one script.
 
         The owner of an item in a call that was not answered is its owner in the next call.
         """
-        opened = self._stored.opened or (yield from self._stored.open())
         keys = [self._prefix + hash_bytes(item).hex().encode() for item in encoded]
         owners = [self._doubts.pop(key, b"") or os.urandom(_OWNER_BYTES) for key in keys]
         try:
@@ -104,12 +109,10 @@ class Claims:
             raise
         # A filter that was lost may have been made anew for the call.
         generation = (self._stored.opened or opened).generation
-        size = len(packed) // len(items)
+        states = reply if isinstance(reply, str) else reply.decode()
         return [
-            Held(item, _STATES[state], key, packed[i * size : (i + 1) * size], generation + owner)
-            for i, (item, state, key, owner) in enumerate(
-                zip(items, reply if isinstance(reply, str) else reply.decode(), keys, owners, strict=True)
-            )
+            Held(item, _STATES[state], key, as_bytes(code), generation + owner)
+            for item, state, key, code, owner in zip(items, states, keys, encoded, owners, strict=True)
         ]
 
     def commit(self, held: Held) -> Op[None]:
@@ -117,11 +120,18 @@ class Claims:
         if held.state == "done":
             return
         self._check(held)
+        while True:
+            try:
+                return (yield from self._commit(held))
+            except Outdated:
+                continue
+
+    def _commit(self, held: Held) -> Op[None]:
         opened = self._stored.opened or (yield from self._stored.open())
         if not held.value.startswith(opened.generation):
             raise self._lost(held)
         owner = held.value[-_OWNER_BYTES:]
-        keys, arguments = [held.key], [held.packed, owner]
+        keys, arguments = [held.key], [opened.layout.pack_one(held.encoded), owner]
         if self._retry_safe:
             if held.lane is None:
                 held.lane = self._receipts.take()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from itertools import compress
 from typing import Any, Final, TypeVar
@@ -15,9 +16,9 @@ from bloomredis import arguments, bulk, hashing, info, protocol, scripts
 from bloomredis.arguments import listed
 from bloomredis.bitmaps import ForeignLayout, StoredBitmap
 from bloomredis.caching import LocalCache
-from bloomredis.calls import ADD, CONTAINS, Calls, doubtful, flags_of
+from bloomredis.calls import ADD, CONTAINS, Calls, doubtful
 from bloomredis.claims import Claims, Held
-from bloomredis.errors import BatchInterruptedError, interruptible
+from bloomredis.errors import BatchInterruptedError
 from bloomredis.hashing import Item
 from bloomredis.info import FilterInfo
 from bloomredis.local import PIECE_BYTES, Bits, LocalFilter
@@ -25,7 +26,7 @@ from bloomredis.pipelines import AnyPipeline, Pipelines
 from bloomredis.protocol import Op
 from bloomredis.receipts import Receipts, beside, parse_token
 from bloomredis.storage import stored
-from bloomredis.stored import Description, OnLost, Opened
+from bloomredis.stored import Description, OnLost, Opened, Outdated
 
 _READ, _UNITE = scripts.load("read"), scripts.load("unite")
 _log = logging.getLogger("bloomredis")
@@ -153,15 +154,10 @@ class FilterOperations:
         if place is None and self._known(encoded):
             return False
         sent = time.monotonic()
-        opened = self._stored.opened or (yield from self._stored.open())
-        packed = opened.layout.pack_one(encoded)
-        if place is not None or self._receipts.place(packed) is not None:
-            reply = yield from self._calls.add_owed(opened, packed, place)
-        else:
-            reply = yield from self._calls.add(opened, packed)
+        new = yield from self._calls.add_one(encoded, place)
         if self._cache is not None:
-            yield from self._learn(self._cache, sent, [encoded], int(reply != 1))
-        return reply == 1
+            yield from self._learn(self._cache, sent, [encoded], int(not new))
+        return new
 
     def contains(self, item: Item) -> Op[bool]:
         """Return whether an item is in the filter: False is certain, True errs at the error rate.
@@ -172,11 +168,10 @@ class FilterOperations:
         if self._known(encoded):
             return True
         sent = time.monotonic()
-        opened = self._stored.opened or (yield from self._stored.open())
-        reply = yield from self._calls.test(opened, opened.layout.pack_one(encoded))
+        there = yield from self._calls.test_one(encoded)
         if self._cache is not None:
-            yield from self._learn(self._cache, sent, [encoded] if reply == 1 else [], int(reply == 1))
-        return reply == 1
+            yield from self._learn(self._cache, sent, [encoded] if there else [], int(there))
+        return there
 
     def add_many(self, items: Iterable[Item]) -> Op[list[bool]]:
         """Add items; say of each, in order, whether it was new.
@@ -194,12 +189,12 @@ class FilterOperations:
     def add_encoded(self, encoded: Sequence[str | bytes], items: Sequence[Item]) -> Op[list[bool]]:
         """Do what `add_many` does with `items`, which have been encoded."""
         if self._cache is None:
-            return (yield from self._add_encoded(encoded, items))
+            return (yield from self._calls.add(encoded, items))
         ask, answers = self._unknown(self._cache, encoded, known=False)
         sent = time.monotonic()
         try:
             asked = [encoded[i] for i in ask]
-            told = (yield from self._add_encoded(asked, [items[i] for i in ask])) if ask else []
+            told = (yield from self._calls.add(asked, [items[i] for i in ask])) if ask else []
         except BatchInterruptedError as error:
             until = ask[len(error.results)]
             merged = _merged(answers[:until], ask, error.results)
@@ -207,22 +202,6 @@ class FilterOperations:
         if ask:
             yield from self._learn(self._cache, sent, asked, told.count(False))
         return _merged(answers, ask, told)
-
-    def _add_encoded(self, encoded: Sequence[str | bytes], items: Sequence[Item]) -> Op[list[bool]]:
-        opened = self._stored.opened or (yield from self._stored.open())
-        packed = opened.layout.pack(encoded)
-        answers: list[bool] = []
-        with interruptible("add_many", answers, items):
-            for run, place in self._receipts.runs(packed, opened.layout.item_bytes, opened.step):
-                if place is not None:
-                    answers += flags_of((yield from self._calls.add_owed(opened, run, None)))
-                    continue
-                rest = run
-                while rest:  # a script may end early, where the filter has to grow
-                    flags = flags_of((yield from self._calls.add(opened, rest)))
-                    answers += flags
-                    rest = rest[len(flags) * opened.layout.item_bytes :]
-        return answers
 
     def contains_many(self, items: Iterable[Item]) -> Op[list[bool]]:
         """Say of each of the items, in order, whether it is in the filter."""
@@ -232,24 +211,15 @@ class FilterOperations:
     def contains_encoded(self, encoded: Sequence[str | bytes]) -> Op[list[bool]]:
         """Do what `contains_many` does with items that have been encoded."""
         if self._cache is None:
-            return (yield from self._contains_encoded(encoded))
+            return (yield from self._calls.test(encoded))
         ask, answers = self._unknown(self._cache, encoded, known=True)
         sent = time.monotonic()
         asked = [encoded[i] for i in ask]
-        told = (yield from self._contains_encoded(asked)) if ask else []
+        told = (yield from self._calls.test(asked)) if ask else []
         if ask:
             there = list(compress(asked, told))
             yield from self._learn(self._cache, sent, there, len(there))
         return _merged(answers, ask, told)
-
-    def _contains_encoded(self, encoded: Sequence[str | bytes]) -> Op[list[bool]]:
-        opened = self._stored.opened or (yield from self._stored.open())
-        packed = opened.layout.pack(encoded)
-        answers: list[bool] = []
-        for start in range(0, len(packed), opened.step):
-            reply = yield from self._calls.test(opened, packed[start : start + opened.step])
-            answers += flags_of(reply)
-        return answers
 
     def encode(self, item: Item) -> bytes:
         """Return the bytes that stand for an item, or raise for what is none."""
@@ -296,17 +266,17 @@ class FilterOperations:
             yield from self.add_encoded(prepared.encoded, prepared.items)
             return
         opened = None
-        while opened is not self._stored.opened or opened is None:  # a lost one may be made anew meanwhile
+        while opened is None or opened is not self._stored.opened:  # a lost one may be made anew meanwhile
             opened = self._stored.opened or (yield from self._stored.open())
             batch = bulk.Batch(opened.layout, prepared.probes)
-            with doubtful(self.name):
+            with doubtful(self.name), suppress(Outdated):
                 for segment in batch.segments():
                     found = yield from self._stored.run(
                         _UNITE, opened, (segment.first, segment.data), self._temporaries
                     )
                     batch.before(segment, found)
-        if added := int(np.count_nonzero(batch.new())):
-            yield from self._calls.tally(opened, added)
+                if added := int(np.count_nonzero(batch.new())):
+                    yield from self._calls.tally(opened, added)
 
     # -- the local cache
 
@@ -424,10 +394,7 @@ class FilterOperations:
 
     def token_of(self, encoded: str | bytes) -> str | None:
         """Return the token of an item about which there is a doubt."""
-        if self._stored.opened is None:
-            return None
-        item = encoded.encode() if isinstance(encoded, str) else encoded
-        place = self._receipts.place(self._stored.opened.layout.pack_one(item))
+        place = self._receipts.place(encoded)
         return str(place) if place else None
 
     # -- the filter as a whole
@@ -471,10 +438,10 @@ class FilterOperations:
             (found,) = yield from self._stored.current()
             opened = self._stored.opened or (yield from self._stored.open())
             bits = Bits(opened.layout)
-            for first in range(0, len(bits.bytes), PIECE_BYTES):
-                bits.unite(
-                    first, (yield from self._stored.run(_READ, opened, (first, PIECE_BYTES), reads=True))
-                )
+            with suppress(Outdated):
+                for first in range(0, len(bits.bytes), PIECE_BYTES):
+                    piece = yield from self._stored.run(_READ, opened, (first, PIECE_BYTES), reads=True)
+                    bits.unite(first, piece)
             if self._stored.opened is opened:
                 return LocalFilter(self.name, found, bits, self)
 

@@ -16,7 +16,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -110,17 +110,17 @@ class Receipts:
         """Return the key of the receipt of a lane, or of a token's item called again."""
         return self._prefix + name.encode()
 
-    # -- doubts: packed items whose call was not answered, in the order of their age
+    # -- doubts: encoded items whose call was not answered, in the order of their age
 
-    def doubt(self, packed: bytes, item_bytes: int, lane: str, call: int) -> None:
+    def doubt(self, items: Sequence[str | bytes], lane: str, call: int) -> None:
         """Remember that the items of a call have no answer.
 
         An item may be in several such calls, and the one that was executed first has the answer.
         """
         until = time.monotonic() + KEPT_SECONDS
         with self._lock:
-            for index, start in enumerate(range(0, len(packed), item_bytes)):
-                known = self._doubts.setdefault(packed[start : start + item_bytes], [])
+            for index, item in enumerate(items):
+                known = self._doubts.setdefault(as_bytes(item), [])
                 known.append((Place(lane, call, index), until))
             self._forget()
 
@@ -133,17 +133,18 @@ class Receipts:
             self._forget()
         return bool(self._doubts)
 
-    def place(self, item: bytes) -> Place | None:
-        """Return where a packed item was in its last call without an answer, None if there is none."""
-        known = self._doubts.get(item)
+    def place(self, item: str | bytes) -> Place | None:
+        """Return where an item was in its last call without an answer, None if there is none."""
+        known = self._doubts.get(as_bytes(item)) if self._doubts else None
         return known[-1][0] if known else None
 
     @contextmanager
-    def owed(self, item: bytes, place: Place | None) -> Iterator[list[Place]]:
-        """Take the answers that are owed for a packed item; unless the block fails, nobody else gets them.
+    def owed(self, encoded: str | bytes, place: Place | None) -> Iterator[list[Place]]:
+        """Take the answers that are owed for an item; unless the block fails, nobody else gets them.
 
         :param place: that of the caller's token; without one the caller takes all that is in doubt.
         """
+        item = as_bytes(encoded)
         with self._lock:
             known = self._doubts.pop(item, [])
             mine = [doubt for doubt in known if place is None or doubt[0] == place]
@@ -164,25 +165,26 @@ class Receipts:
                     self._taken.pop(taken, None)
             raise
 
-    def runs(self, packed: bytes, item_bytes: int, most: int) -> Iterator[tuple[bytes, Place | None]]:
-        """Cut a batch into runs of `most` packed bytes, and single items about which there is a doubt.
+    def runs(
+        self, items: Sequence[str | bytes], start: int, most: int
+    ) -> Iterator[tuple[int, int, Place | None]]:
+        """Cut a batch from `start` on: into runs of `most` items, and single ones that are in doubt.
 
         Of equal items only the first is owed the answer of the earlier call.
         """
-        start = 0
         if self._doubts:
             with self._lock:
                 self._forget()
             seen: set[bytes] = set()
-            for at in range(0, len(packed), item_bytes):
-                item = packed[at : at + item_bytes]
+            for at in range(start, len(items)):
+                item = as_bytes(items[at])
                 place = self.place(item)
                 if place is not None and item not in seen:
-                    yield from _cut(packed[start:at], most)
-                    yield item, place
-                    start = at + item_bytes
+                    yield from _cut(start, at, most)
+                    yield at, at + 1, place
+                    start = at + 1
                     seen.add(item)
-        yield from _cut(packed[start:], most)
+        yield from _cut(start, len(items), most)
 
     def _forget(self) -> None:
         now = time.monotonic()
@@ -195,9 +197,14 @@ class Receipts:
             del self._taken[next(iter(self._taken))]
 
 
-def _cut(packed: bytes, most: int) -> Iterator[tuple[bytes, None]]:
-    for start in range(0, len(packed), most):
-        yield packed[start : start + most], None
+def _cut(first: int, last: int, most: int) -> Iterator[tuple[int, int, None]]:
+    for start in range(first, last, most):
+        yield start, min(start + most, last), None
+
+
+def as_bytes(encoded: str | bytes) -> bytes:
+    """Return what stands for an item, of which text in ASCII stands for itself."""
+    return encoded.encode() if isinstance(encoded, str) else encoded
 
 
 def beside(key: bytes) -> bytes:

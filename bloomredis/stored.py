@@ -54,13 +54,17 @@ class Description:
     ttl: float | None
 
 
+class Outdated(Exception):  # noqa: N818 - it never reaches a caller
+    """Nothing was done: what is stored has other bits than the items were packed for; pack them anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """What every call needs of a filter that has been checked."""
 
     identity: bytes
     layout: Layout
-    step: int  # packed bytes that one script call takes at most
+    items: int  # that one script call takes at most
     key: bytes
     extra: tuple[bytes, ...] = ()  # keys that every script is given behind its own
 
@@ -86,7 +90,7 @@ class Stored(ABC):
     def know(self, identity: bytes, layout: Layout, extra: tuple[bytes, ...] = ()) -> Opened:
         """Take this for what is stored, from now on."""
         items = max(1, int(PROBES_A_CALL // layout.cost))
-        self.opened = Opened(identity, layout, items * layout.item_bytes, self.key, extra)
+        self.opened = Opened(identity, layout, items, self.key, extra)
         return self.opened
 
     def forget(self) -> None:
@@ -110,7 +114,10 @@ class Stored(ABC):
         *,
         reads: bool = False,
     ) -> Op[Any]:
-        """Run a script on the filter that this object knows; one that only reads waits for no replica."""
+        """Run a script on the filter that this object knows; one that only reads waits for no replica.
+
+        :raises Outdated: the filter has another layout by now than `opened`.
+        """
         if self.only_read and not reads:
             raise TypeError(self.only_read)
         wait = None if reads else self.wait
@@ -120,10 +127,13 @@ class Stored(ABC):
                 return (yield from protocol.call(script, every, [opened.identity, *arguments], wait))
             except Refusal as refusal:
                 met = refusal
-            opened = yield from self._meet(met, opened)
+            now = yield from self._meet(met)
+            if now.layout != opened.layout:
+                raise Outdated
+            opened = now
 
     @abstractmethod
-    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
+    def _meet(self, refusal: Refusal) -> Op[Opened]:
         """Deal with a script's refusal, and return what is known now; or raise what the caller is told."""
 
     @abstractmethod
@@ -136,8 +146,13 @@ class Stored(ABC):
 
     def expire(self, ttl: int) -> Op[None]:
         """Let everything that is stored expire in `ttl` ms."""
-        opened = self.opened or (yield from self.open())
-        yield from self.run(_EXPIRE, opened, [ttl])
+        while True:
+            opened = self.opened or (yield from self.open())
+            try:
+                yield from self.run(_EXPIRE, opened, [ttl])
+            except Outdated:
+                continue
+            return
 
     def explained(self, refusal: Refusal) -> FilterNotFoundError | FilterMismatchError:
         """Return what a caller is told who has not used the filter before."""
@@ -188,18 +203,18 @@ class StoredFilter(Stored):
         try:
             found = yield from self.describe()
         except (FilterNotFoundError, FilterMismatchError) as error:
-            yield from self._lose(str(error), opened)
+            yield from self._lose(str(error))
         else:
             if found.header.identity == opened.identity:
                 return [found]
-            yield from self._lose(_LOSSES[protocol.CHANGED].format(self.name), opened)
+            yield from self._lose(_LOSSES[protocol.CHANGED].format(self.name))
         return [(yield from self.describe())]
 
-    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
+    def _meet(self, refusal: Refusal) -> Op[Opened]:
         """Notice that the generation that this object knows is gone."""
         if refusal.word not in _LOSSES:
             raise refusal
-        return (yield from self._lose(_LOSSES[refusal.word].format(self.name), opened))
+        return (yield from self._lose(_LOSSES[refusal.word].format(self.name)))
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""
@@ -278,7 +293,7 @@ class StoredFilter(Stored):
             # Either call may be made again without a doubt: the client's own error says it best.
             raise unanswered.__cause__ or OutcomeUnknownError(str(unanswered)) from None
 
-    def _lose(self, what: str, opened: Opened) -> Op[Opened]:
+    def _lose(self, what: str) -> Op[Opened]:
         """Raise `FilterLostError`, or go on with what is there now as `on_lost` says."""
         message = f"{what} since this object first used it; what was added before is forgotten"
         self.opened = None
@@ -290,10 +305,7 @@ class StoredFilter(Stored):
         if callable(self._on_lost):
             self._on_lost(FilterLostError(message))
         _log.warning("%s; going on with what is there now, or a new one", message)
-        now = yield from self.open()
-        if now.layout != opened.layout:
-            raise FilterLostError(f"{message}, and what is there now has other bits: {now.layout}")
-        return now
+        return (yield from self.open())
 
     def _check_parameters(self, found: Header) -> None:
         wanted: dict[str, object] = {}
