@@ -34,7 +34,7 @@ class Recorded:
         self.filter.contains("the server learns")
         opened = self.filter._operations._stored.opened  # noqa: SLF001 - it is open, and the layout is asked for
         assert opened is not None
-        self.layout: Layout = opened.layout
+        self.layout: Layout = opened.bitmap
 
     def answer(self, command: Command) -> object:
         """Answer an add or a test as if all items were new, or there."""

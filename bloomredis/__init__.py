@@ -1,10 +1,11 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
-from bloomredis.client import BloomFilter, Claim
+from bloomredis.client import BloomFilter, Claim, RotatingBloomFilter, ScalingBloomFilter
 from bloomredis.errors import (
     BatchInterruptedError,
     BloomError,
     ClaimLostError,
+    FilterFullError,
     FilterLostError,
     FilterMismatchError,
     FilterNotFoundError,
@@ -20,11 +21,14 @@ __all__ = [
     "BloomFilter",
     "Claim",
     "ClaimLostError",
+    "FilterFullError",
     "FilterInfo",
     "FilterLostError",
     "FilterMismatchError",
     "FilterNotFoundError",
     "LocalFilter",
     "OutcomeUnknownError",
+    "RotatingBloomFilter",
+    "ScalingBloomFilter",
     "ServerRefusedError",
 ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
-from typing import Final, TypeVar
+from operator import index
+from typing import Final, SupportsIndex, TypeVar
 
 from bloomredis import layouts, sizing
 from bloomredis.bitmaps import ForeignLayout
-from bloomredis.header import MAX_HASHES, Header
+from bloomredis.header import Header
 from bloomredis.protocol import Wait
 from bloomredis.stored import OnLost
 
@@ -49,21 +51,35 @@ def new_header(capacity: int, error_rate: float, layout: str | None) -> Header:
     """The header of a new filter; `ValueError` if one key cannot hold it."""
     count = sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
-    planned = layouts.plan(layout or layouts.DEFAULT, count, rate)
-    if planned.num_hashes > MAX_HASHES:
-        raise ValueError(
-            f"error_rate {rate} needs {planned.num_hashes} hashes an item; "
-            f"at most {MAX_HASHES} are possible: allow a higher error_rate"
-        )
-    return Header(
-        layout=planned.name,
-        num_hashes=planned.num_hashes,
-        num_bits=planned.num_bits,
-        capacity=count,
-        error_rate=rate,
-        generation=bytes(8),
-        blocks_per_item=planned.blocks_per_item,
-    )
+    return layouts.new_header(layout or layouts.DEFAULT, count, rate)
+
+
+def whole(capacity: int, error_rate: float, layout: str | None, kind: int) -> Header:
+    """The header of something made of several filters, for all of it together."""
+    count = sizing.checked_capacity(capacity)
+    rate = sizing.checked_error_rate(error_rate)
+    sample = layouts.new_header(layout or layouts.DEFAULT, 1, rate)  # no one key has to hold it
+    return replace(sample, capacity=count, kind=kind)
+
+
+def at_least(what: str, value: SupportsIndex, least: int, most: int | None = None) -> int:
+    """A whole number from `least` up to `most`."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what} must be an int, not {type(value).__name__} {value!r}")
+    number = index(value)
+    if number < least or (most is not None and number > most):
+        limits = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{what} must be {limits}, not {number}")
+    return number
+
+
+def share(what: str, value: float) -> float:
+    """A number strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what} must be a float, not {type(value).__name__} {value!r}")
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{what} must lie strictly between 0 and 1, not {value}")
+    return float(value)
 
 
 def foreign(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -37,7 +37,11 @@ class Bound(Generic[C, O]):
     It pickles without the client, which has to be given again: `with_client`.
     """
 
+    _is_asyncio: ClassVar[bool]
+    """What clients the class is for."""
+
     def __init__(self, client: C, operations: O) -> None:
+        self._check_kind(client)
         if isinstance(client, list | tuple):
             self._check_servers(client, operations)
         elif operations.servers > 1:
@@ -50,6 +54,14 @@ class Bound(Generic[C, O]):
         self._client = client
         self._operations = operations
         self._bind()
+
+    def _check_kind(self, client: object) -> None:
+        own, given = type(self).__name__, type(client).__name__
+        if isinstance(client, _NoClient) or is_asyncio(client) == self._is_asyncio:
+            return
+        if self._is_asyncio:
+            raise TypeError(f"{given} is no asyncio client; use bloomredis.{own}")
+        raise TypeError(f"{given} is an asyncio client; use bloomredis.asyncio.{own}")
 
     @staticmethod
     def _check_servers(clients: Sequence[object], operations: Operations) -> None:

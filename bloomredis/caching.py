@@ -42,7 +42,7 @@ class LocalCache:
 
     def _drop(self, opened: Opened | None) -> None:
         self._opened = opened
-        self._bits = None if opened is None else Bits(opened.layout)
+        self._bits = None if opened is None else Bits(opened.bitmap)
         self._until = self._not_before = 0.0
         self._next: int | None = 0  # the first byte of the piece to read next, None if all were read
         self._misses = 0

@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from itertools import chain, compress
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.arguments import listed
 from bloomredis.batches import batches
-from bloomredis.binding import Bound, built_by, documented_by, is_asyncio, presented_as
+from bloomredis.binding import Bound, built_by, documented_by, presented_as
 from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
+from bloomredis.layers import RotatingOperations, ScalingOperations
 from bloomredis.pipelines import AnyPipeline
 from bloomredis.protocol import At, Op, Step
 from bloomredis.sharded import operations
@@ -253,13 +254,12 @@ class Claim(ClaimView):
 class BloomFilter(Bound[SyncClient, FilterOperations]):
     __doc__ = FilterOperations.__doc__
 
+    _operations_class: ClassVar[type[FilterOperations]] = FilterOperations
+    _is_asyncio = False
+
     @built_by(FilterOperations, operations)
     def __init__(self, client: SyncClient, operations: FilterOperations) -> None:
-        if is_asyncio(client):
-            raise TypeError(
-                f"{type(client).__name__} is an asyncio client; use bloomredis.asyncio.BloomFilter"
-            )
-        super().__init__(client, operations)
+        Bound.__init__(self, client, operations)
 
     def _bind(self) -> None:
         operations = self._operations
@@ -273,7 +273,8 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
 
         :raises FilterNotFoundError: there is none.
         """
-        opened = cls(client, name)
+        opened = cls.__new__(cls)
+        Bound.__init__(opened, client, cls._operations_class.unopened(name))
         opened.reserve()
         return opened
 
@@ -382,3 +383,21 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
     clear = run(FilterOperations.clear)
     delete = run(FilterOperations.delete)
     expire = run(FilterOperations.expire)
+
+
+class ScalingBloomFilter(BloomFilter):
+    __doc__ = ScalingOperations.__doc__
+    _operations_class = ScalingOperations
+
+    @built_by(ScalingOperations)
+    def __init__(self, client: SyncClient, operations: ScalingOperations) -> None:
+        Bound.__init__(self, client, operations)
+
+
+class RotatingBloomFilter(BloomFilter):
+    __doc__ = RotatingOperations.__doc__
+    _operations_class = RotatingOperations
+
+    @built_by(RotatingOperations)
+    def __init__(self, client: SyncClient, operations: RotatingOperations) -> None:
+        Bound.__init__(self, client, operations)

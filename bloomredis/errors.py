@@ -31,6 +31,10 @@ class FilterLostError(BloomError):
     """
 
 
+class FilterFullError(BloomError):
+    """A filter of several layers needs another one, and can have no more.  Nothing was added."""
+
+
 class ServerRefusedError(BloomError):
     """The server answered, but would not do it; the message says why and what to do about it.
 

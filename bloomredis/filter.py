@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import compress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from bloomredis.pipelines import AnyPipeline, Pipelines
 from bloomredis.protocol import Op
 from bloomredis.receipts import Receipts, beside, parse_token
 from bloomredis.storage import stored
-from bloomredis.stored import Description, OnLost, Opened, Outdated
+from bloomredis.stored import Description, OnLost, Opened, Outdated, Stored
 
 _READ, _UNITE = scripts.load("read"), scripts.load("unite")
 _log = logging.getLogger("bloomredis")
@@ -96,8 +96,7 @@ class FilterOperations:
         local_cache: bool = False,
         local_cache_check: float | timedelta = 1.0,
     ) -> None:
-        self._foreign = None if layout is None or isinstance(layout, str) else layout
-        self._stored = stored(
+        under_key = stored(
             name,
             capacity=capacity,
             error_rate=error_rate,
@@ -107,22 +106,49 @@ class FilterOperations:
             on_lost=on_lost,
             wait=arguments.wait(min_replicas, replica_timeout),
         )
-        self._receipts = Receipts(self._stored.key)
-        beginning = beside(self._stored.key) + b"segment:"
-        self._temporaries = (beginning + b"old", beginning + b"new")  # gone when the script ends
-        self._retry_safe = retry_safe
-        self._calls = Calls(self._stored, self._receipts, retry_safe=retry_safe)
-        self._claims = Claims(self._stored, self._receipts, retry_safe=retry_safe)
+        check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
+        self._assemble(
+            under_key,
+            foreign=None if layout is None or isinstance(layout, str) else layout,
+            retry_safe=retry_safe,
+            encode=encode,
+            coalesce=coalesce,
+            cache=LocalCache(check) if local_cache else None,
+        )
         if local_cache and not self.is_one_bitmap:
             raise ValueError(f"local_cache=True needs a filter in one bitmap, and {name!r} is in several")
-        check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
-        self._cache = LocalCache(check) if local_cache else None
+
+    def _assemble(
+        self,
+        under_key: Stored,
+        *,
+        foreign: ForeignLayout | None = None,
+        cache: LocalCache | None = None,
+        retry_safe: bool = True,
+        encode: Callable[[Any], bytes] | None = None,
+        coalesce: bool | None = None,
+    ) -> None:
+        """Put the operations together over what is stored under a key."""
+        self._stored = under_key
+        self._foreign = foreign
+        self._cache = cache
+        self._receipts = Receipts(under_key.key)
+        beginning = beside(under_key.key) + b"segment:"
+        self._temporaries = (beginning + b"old", beginning + b"new")  # gone when the script ends
+        self._retry_safe = retry_safe
+        self._calls = Calls(under_key, self._receipts, retry_safe=retry_safe)
+        self._claims = Claims(under_key, self._receipts, retry_safe=retry_safe)
         self._pipelines = Pipelines(self._receipts)
-        self.min_replicas = min_replicas
+        self.min_replicas = under_key.wait.replicas if under_key.wait else 0
         self.servers = 1
         self._custom_encode = encode
-        self._plain = encode is None and self._foreign is None
+        self._plain = encode is None and foreign is None
         self.coalesce = coalesce
+
+    @classmethod
+    def unopened(cls, name: str) -> Self:
+        """Return the operations of a filter whose parameters are those that are stored."""
+        return cls(name)
 
     @property
     def name(self) -> str:
@@ -246,7 +272,7 @@ class FilterOperations:
 
     def prepare(self, opened: Opened, items: Sequence[Item]) -> bulk.Prepared:
         """Do what can be done for `load` without the server."""
-        return bulk.prepare(opened.layout if self.is_one_bitmap else None, items, self)
+        return bulk.prepare(opened.bitmap if self.is_one_bitmap else None, items, self)
 
     def load(self, prepared: bulk.Prepared) -> Op[None]:
         """Add items as fast as possible, without an answer for each; return how many were read.
@@ -268,7 +294,7 @@ class FilterOperations:
         opened = None
         while opened is None or opened is not self._stored.opened:  # a lost one may be made anew meanwhile
             opened = self._stored.opened or (yield from self._stored.open())
-            batch = bulk.Batch(opened.layout, prepared.probes)
+            batch = bulk.Batch(opened.bitmap, prepared.probes)
             with doubtful(self.name), suppress(Outdated):
                 for segment in batch.segments():
                     found = yield from self._stored.run(
@@ -383,14 +409,15 @@ class FilterOperations:
             keys.append(lane.key)
             values.append(b"%d" % lane.next_call())
         keys += opened.extra
-        self._pipelines.queue(pipe, ADD, lambda verb, script: (verb, script, len(keys), *keys, *values))
+        script = self._stored.script(ADD)
+        self._pipelines.queue(pipe, script, lambda verb, code: (verb, code, len(keys), *keys, *values))
 
     def queue_contains(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
         packed = opened.layout.pack_one(self.encode(item))
         keys = (opened.key, *opened.extra)
         tail: protocol.Command = (len(keys), *keys, opened.identity, packed)
-        self._pipelines.queue(pipe, CONTAINS, lambda verb, script: (verb, script, *tail))
+        self._pipelines.queue(pipe, self._stored.script(CONTAINS), lambda verb, script: (verb, script, *tail))
 
     def token_of(self, encoded: str | bytes) -> str | None:
         """Return the token of an item about which there is a doubt."""
@@ -416,11 +443,14 @@ class FilterOperations:
 
         Costs a BITCOUNT over the whole filter, cut in pieces of under 2 ms.
         """
+        return info.combined((yield from self._layers()))
+
+    def _layers(self) -> Op[list[FilterInfo]]:
         layers = []
         for found in (yield from self._stored.current()):
             ones = yield from self._ones(found)
             layers.append(info.describe(self.name, found, ones))
-        return info.combined(layers)
+        return layers
 
     def approximate_count(self) -> Op[int]:
         """Estimate the number of items from the share of bits set; costs what `info` does."""
@@ -437,7 +467,7 @@ class FilterOperations:
         while True:
             (found,) = yield from self._stored.current()
             opened = self._stored.opened or (yield from self._stored.open())
-            bits = Bits(opened.layout)
+            bits = Bits(opened.bitmap)
             with suppress(Outdated):
                 for first in range(0, len(bits.bytes), PIECE_BYTES):
                     piece = yield from self._stored.run(_READ, opened, (first, PIECE_BYTES), reads=True)

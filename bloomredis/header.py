@@ -23,8 +23,11 @@ VERSION: Final = 1
 LAYOUT_CODES: Final = {"classic": 1, "blocked": 2}
 LAYOUT_NAMES: Final = {code: name for name, code in LAYOUT_CODES.items()}
 
-_FORMAT: Final = struct.Struct(">6sBBBB6sQQd8sQQ")
-_RESERVED: Final = bytes(6)
+KINDS: Final = ("BloomFilter", "ScalingBloomFilter", "RotatingBloomFilter")
+"""What a header belongs to, by its code: a filter, or the root of something that is made of filters."""
+
+_FORMAT: Final = struct.Struct(">6sBBBBB5sQQd8sQQ")
+_RESERVED: Final = bytes(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class Header:
     created_at: int = 0
     count: int = 0
     blocks_per_item: int = 0
+    kind: int = 0
 
     def pack(self) -> bytes:
         """Return the 64 bytes that are stored."""
@@ -53,6 +57,7 @@ class Header:
             LAYOUT_CODES[self.layout],
             self.num_hashes,
             self.blocks_per_item,
+            self.kind,
             _RESERVED,
             self.num_bits,
             self.capacity,
@@ -78,18 +83,22 @@ class Header:
         return replace(self, generation=bytes(8), created_at=0, count=0)
 
 
-def parse(data: bytes) -> Header:
-    """Read a header; `ValueError` says what is wrong with one that no version of this library wrote."""
+def parse(data: bytes, kind: int = 0) -> Header:
+    """Read a header of that kind; `ValueError` says what is wrong with another one."""
     if len(data) != HEADER_BYTES:
         raise ValueError(f"a header has {HEADER_BYTES} bytes, not {len(data)}")
-    magic, version, code, hashes, blocks, reserved, *numbers = _FORMAT.unpack(data)
+    magic, version, code, hashes, blocks, found, reserved, *numbers = _FORMAT.unpack(data)
     bits, capacity, rate, generation, created, count = numbers
     if magic != MAGIC:
         raise ValueError(f"it begins with {magic!r}, not {MAGIC!r}")
     if version != VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {VERSION}")
-    if code not in LAYOUT_NAMES or reserved != _RESERVED:
-        raise ValueError(f"it has layout {code} with options {reserved.hex()}, unknown to this release")
+    if code not in LAYOUT_NAMES or found >= len(KINDS) or reserved != _RESERVED:
+        raise ValueError(
+            f"it has layout {code}, kind {found}, options {reserved.hex()}, unknown to this release"
+        )
+    if found != kind:
+        raise ValueError(f"it is that of a {KINDS[found]}, not of a {KINDS[kind]}; open it as what it is")
     if not (
         hashes >= 1
         and 1 <= bits <= 2**32 - HEADER_BITS
@@ -111,6 +120,7 @@ def parse(data: bytes) -> Header:
         created_at=created,
         count=count,
         blocks_per_item=blocks,
+        kind=kind,
     )
 
 

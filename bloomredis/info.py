@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from bloomredis import layouts, sizing
 from bloomredis.header import Header
+from bloomredis.stack import Root
 from bloomredis.stored import Description
 
 
@@ -21,7 +22,8 @@ class FilterInfo:
     `size_bytes` is the length of the stored string, `ttl` the seconds left to live (None: for ever),
     `generation` the hex name that changes whenever the filter is created or cleared, `created_at` an
     aware datetime by the server's clock.  A bitmap of another system (`bloomredis.compat`) has neither:
-    its generation is empty, `created_at` None, and `count` is the estimate.
+    its generation is empty, `created_at` None, and `count` is the estimate.  Of a filter in several layers
+    `layers` says the same of each, the newest first, and the rest is what they are together.
     """
 
     name: str
@@ -38,6 +40,7 @@ class FilterInfo:
     ttl: float | None
     generation: str
     created_at: datetime | None
+    layers: tuple[FilterInfo, ...] = ()
 
 
 def describe(name: str, found: Description, ones: int) -> FilterInfo:
@@ -80,6 +83,21 @@ def combined(layers: Sequence[FilterInfo]) -> FilterInfo:
         num_bits=bits,
         fill_ratio=sum(layer.fill_ratio * layer.num_bits for layer in layers) / bits,
         estimated_error_rate=1 - math.prod(1 - layer.estimated_error_rate for layer in layers),
+        layers=tuple(layers),
+    )
+
+
+def stacked(name: str, root: Root, layers: Sequence[FilterInfo]) -> FilterInfo:
+    """Return what a stack is; a rotating one may have no layer left."""
+    if not layers:
+        nothing = describe(name, Description(b"", root.head, 0, 0, None), 0)
+        return replace(nothing, num_bits=0, num_hashes=0, created_at=None)
+    return replace(
+        combined(layers),
+        capacity=root.head.capacity if root.shared else sum(layer.capacity for layer in layers),
+        error_rate=root.head.error_rate,
+        created_at=layers[-1].created_at,
+        layers=tuple(layers),
     )
 
 

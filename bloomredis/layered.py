@@ -49,6 +49,7 @@ class StoredChain(StoredBitmap):
     """A growing chain, as far as this object knows; the scripts say so when it has grown since."""
 
     is_one_bitmap = False
+    has_layers = True
 
     def __init__(
         self, name: str, *, layout: ChainLayout, ttl: int, refresh_ttl: bool, wait: Wait | None
@@ -73,11 +74,12 @@ class StoredChain(StoredBitmap):
 
     def assume(self) -> Opened:
         """Take the bitmaps to be what is known of them."""
-        self.key, *older = (key for key, _ in self.layers)
+        newest, *older = (key for key, _ in self.layers)
         return self.know(
             _identity(self._cursor + 1, self._cursor, [self._identity]),
             self._layout,
-            (self._cursor_key, *older),
+            (newest, self._cursor_key, *older),
+            layers=self._cursor + 1,
         )
 
     def current(self) -> Op[list[Description]]:
@@ -101,7 +103,7 @@ class StoredChain(StoredBitmap):
     def _grow(self) -> Op[Opened]:
         # Safe to send again: a chain that has grown since has another cursor.
         cursor = yield from protocol.call(
-            _GROW, [self._cursor_key, self.key], [self._cursor, self._identity], self.wait
+            _GROW, [self._cursor_key, self.layers[0][0]], [self._cursor, self._identity], self.wait
         )
         return self._follow(cursor)
 
@@ -114,6 +116,7 @@ class StoredLinks(StoredBitmap):
     """Links of different sizes, which were restored and are only read."""
 
     is_one_bitmap = False
+    has_layers = True
 
     def __init__(self, name: str, *, layout: LinkedLayout, wait: Wait | None) -> None:
         super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
@@ -129,5 +132,5 @@ class StoredLinks(StoredBitmap):
     def assume(self) -> Opened:
         """Take the bitmaps to be what is known of them."""
         described = [description(link, 0, refresh_ttl=False) for _, link in self._links]
-        extra = tuple(key for key, _ in self._links[1:])
-        return self.know(_identity(len(described), None, described), self._layout, extra)
+        keys = [key for key, _ in self._links]
+        return self.know(_identity(len(described), None, described), self._layout, keys)

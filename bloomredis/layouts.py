@@ -12,16 +12,35 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Protocol
 
+import numpy as np
 from mmh3 import hash_bytes
 
 from bloomredis import blocked, hashing, sizing
 from bloomredis.blocked import Blocked
 from bloomredis.hashing import Item, Offsets
-from bloomredis.header import BLOCK_BITS, Header
+from bloomredis.header import BLOCK_BITS, MAX_HASHES, Header
 
 
-class Layout(Protocol):
-    """What the operations need to know about a layout."""
+class Packing(Protocol):
+    """What the scripts' calls need to know about a layout."""
+
+    @property
+    def item_bytes(self) -> int:
+        """Length of one item's packed bytes."""
+
+    @property
+    def cost(self) -> float:
+        """What setting an item costs a server, in probes."""
+
+    def pack_one(self, item: bytes) -> bytes:
+        """Return what the scripts are sent for one item, by the way that is fastest for one."""
+
+    def pack(self, items: Sequence[str | bytes]) -> bytes:
+        """Return what the scripts are sent for many items, by the way that is fastest for many."""
+
+
+class Layout(Packing, Protocol):
+    """What the operations need to know besides about the layout of a single bitmap."""
 
     @property
     def name(self) -> str:
@@ -35,14 +54,6 @@ class Layout(Protocol):
     def num_hashes(self) -> int:
         """Bits that one item sets."""
 
-    @property
-    def item_bytes(self) -> int:
-        """Length of one item's packed offsets."""
-
-    @property
-    def cost(self) -> float:
-        """What setting an item costs a server, in probes."""
-
     def offsets(self, item: Item) -> list[int]:
         """Return the item's bits in probe order, repeats kept, each below `num_bits`."""
 
@@ -51,12 +62,6 @@ class Layout(Protocol):
 
     def probe_matrix(self, items: Sequence[str | bytes]) -> Offsets:
         """Return the same for many: one row an item, one column a probe."""
-
-    def pack_one(self, item: bytes) -> bytes:
-        """Return what the scripts are sent for one item, by the way that is fastest for one."""
-
-    def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return what the scripts are sent for many items, by the way that is fastest for many."""
 
 
 @cache
@@ -111,6 +116,35 @@ class Classic:
         return hashing.packed_probes(items, self.num_bits, self.num_hashes)
 
 
+@dataclass(frozen=True)
+class Stacked:
+    """The layouts of several layers, the newest first: an item is packed for one after the other."""
+
+    layers: tuple[Classic | Blocked, ...]
+
+    @property
+    def item_bytes(self) -> int:
+        """Length of one item's packed bytes."""
+        return sum(layer.item_bytes for layer in self.layers)
+
+    @property
+    def cost(self) -> float:
+        """What setting an item costs a server, in probes: testing a layer costs what setting one does."""
+        return sum(layer.cost for layer in self.layers)
+
+    def pack_one(self, item: bytes) -> bytes:
+        """Return what the scripts are sent for one item."""
+        return b"".join([layer.pack_one(item) for layer in self.layers])
+
+    def pack(self, items: Sequence[str | bytes]) -> bytes:
+        """Return what the scripts are sent for many items, item after item."""
+        columns = [
+            np.frombuffer(layer.pack(items), dtype=np.uint8).reshape(len(items), layer.item_bytes)
+            for layer in self.layers
+        ]
+        return np.concatenate(columns, axis=1).tobytes()
+
+
 NAMES: Final = (Classic.name, Blocked.name)
 DEFAULT: Final = Blocked.name
 
@@ -122,6 +156,25 @@ def plan(name: str, capacity: int, error_rate: float) -> Classic | Blocked:
         return blocked.plan(capacity, error_rate)
     bits = sizing.num_bits(capacity, error_rate)
     return Classic(num_bits=bits, num_hashes=sizing.num_hashes(bits, capacity))
+
+
+def new_header(name: str, capacity: int, error_rate: float) -> Header:
+    """Return the header of a new filter without its generation; `ValueError` if one key cannot hold it."""
+    planned = plan(name, capacity, error_rate)
+    if planned.num_hashes > MAX_HASHES:
+        raise ValueError(
+            f"error_rate {error_rate} needs {planned.num_hashes} hashes an item; "
+            f"at most {MAX_HASHES} are possible: allow a higher error_rate"
+        )
+    return Header(
+        layout=planned.name,
+        num_hashes=planned.num_hashes,
+        num_bits=planned.num_bits,
+        capacity=capacity,
+        error_rate=error_rate,
+        generation=bytes(8),
+        blocks_per_item=planned.blocks_per_item,
+    )
 
 
 def stored(header: Header) -> Classic | Blocked:

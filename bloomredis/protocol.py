@@ -66,6 +66,7 @@ MISSING: Final = "BLOOMMISSING"
 FOREIGN: Final = "BLOOMFOREIGN"
 CHANGED: Final = "BLOOMCHANGED"
 ARGUMENT: Final = "BLOOMARGUMENT"
+DAMAGED: Final = "BLOOMDAMAGED"
 STALE: Final = "BLOOMSTALE"
 FULL: Final = "BLOOMFULL"
 WRONG_TYPE: Final = "WRONGTYPE"
@@ -107,7 +108,10 @@ _UNSENT: Final = frozenset(("MaxConnectionsError",))
 _TOUCH: Final = load("touch")
 _WORD: Final = re.compile(
     "|".join(
-        [MISSING, FOREIGN, CHANGED, ARGUMENT, STALE, FULL, WRONG_TYPE, *(rf"\b{word}\b" for word in _ADVICE)]
+        [
+            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, FULL, WRONG_TYPE),
+            *(rf"\b{word}\b" for word in _ADVICE),
+        ]
     )
 )
 DEFINITE: Final = frozenset(("OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS", "CROSSSLOT"))

@@ -34,12 +34,16 @@ class Script:
 
 
 @cache
-def load(verb: str) -> Script:
-    """Read `lua/<verb>.lua` and its includes; `FileNotFoundError` if there is no such verb."""
+def load(verb: str, *, layered: bool = False) -> Script:
+    """Read `lua/<verb>.lua` and its includes; `FileNotFoundError` if there is no such verb.
+
+    :param layered: as filters of several layers need it; what others do not need costs them some 2 us a call.
+    """
     place = directory()
 
     def include(match: re.Match[str]) -> str:
-        return (place / "include" / f"{match[1]}.lua").read_text("utf-8")
+        name = "alone" if match[1] == "layers" and not layered else match[1]
+        return _INCLUDE.sub(include, (place / "include" / f"{name}.lua").read_text("utf-8"))
 
     text = _INCLUDE.sub(include, (place / f"{verb}.lua").read_text("utf-8"))
     return Script(verb=verb, text=text, sha=sha1(text.encode(), usedforsecurity=False).hexdigest())

@@ -12,7 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from bloomredis import header, layouts, protocol, scripts
 from bloomredis.errors import (
@@ -21,8 +21,8 @@ from bloomredis.errors import (
     FilterNotFoundError,
     OutcomeUnknownError,
 )
-from bloomredis.header import Header
-from bloomredis.layouts import Layout
+from bloomredis.header import KINDS, Header
+from bloomredis.layouts import Layout, Packing
 from bloomredis.protocol import Op, Refusal, Wait
 
 OnLost = str | Callable[[FilterLostError], object]
@@ -34,7 +34,7 @@ PROBES_A_CALL: Final = 3000
 _RESERVE, _DESCRIBE, _CLEAR, _DELETE, _EXPIRE = map(
     scripts.load, ("reserve", "describe", "clear", "delete", "expire")
 )
-_LOSSES: Final = {
+LOSSES: Final = {
     protocol.MISSING: "{!r} has vanished (expired, evicted, flushed or deleted)",
     protocol.CHANGED: "{!r} was cleared or replaced",
     protocol.FOREIGN: "{!r} was overwritten with something that is no filter",
@@ -63,15 +63,16 @@ class Opened:
     """What every call needs of a filter that has been checked."""
 
     identity: bytes
-    layout: Layout
+    layout: Packing
     items: int  # that one script call takes at most
     key: bytes
     extra: tuple[bytes, ...] = ()  # keys that every script is given behind its own
+    generation: bytes = b""  # which no other filter has
 
     @property
-    def generation(self) -> bytes:
-        """The filter's generation, which no other filter has."""
-        return self.identity[40:48]
+    def bitmap(self) -> Layout:
+        """The layout, which is that of a filter in one bitmap."""
+        return cast("Layout", self.layout)
 
 
 class Stored(ABC):
@@ -80,6 +81,9 @@ class Stored(ABC):
     is_one_bitmap: ClassVar[bool] = True
     """Whether all bits of an item lie in one string, so that a copy or a segment of it says what is in."""
 
+    has_layers: ClassVar[bool] = False
+    """Whether the scripts have to know several layers."""
+
     def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
         self.name = name
         self.key = key
@@ -87,10 +91,23 @@ class Stored(ABC):
         self.only_read: str | None = None  # what to tell a caller who would write
         self.opened: Opened | None = None
 
-    def know(self, identity: bytes, layout: Layout, extra: tuple[bytes, ...] = ()) -> Opened:
-        """Take this for what is stored, from now on."""
-        items = max(1, int(PROBES_A_CALL // layout.cost))
-        self.opened = Opened(identity, layout, items, self.key, extra)
+    def know(
+        self,
+        identity: bytes,
+        layout: Packing,
+        keys: Sequence[bytes] = (),
+        *,
+        generation: bytes = b"",
+        layers: int = 1,
+    ) -> Opened:
+        """Take this for what is stored, from now on.
+
+        :param keys: the filter's key and those that every script is given behind its own.
+        :param layers: how many there are in this layout.
+        """
+        key, *extra = keys or (self.key,)
+        items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
+        self.opened = Opened(identity, layout, items, key, tuple(extra), generation)
         return self.opened
 
     def forget(self) -> None:
@@ -104,6 +121,10 @@ class Stored(ABC):
     @abstractmethod
     def current(self) -> Op[list[Description]]:
         """Read what is stored, if it is still the filter that this object knows: each layer, newest first."""
+
+    def script(self, script: scripts.Script) -> scripts.Script:
+        """Return a script as this kind of storage needs it."""
+        return scripts.load(script.verb, layered=True) if self.has_layers else script
 
     def run(
         self,
@@ -121,6 +142,7 @@ class Stored(ABC):
         if self.only_read and not reads:
             raise TypeError(self.only_read)
         wait = None if reads else self.wait
+        script = self.script(script)
         while True:
             every = [opened.key, *keys, *opened.extra]
             try:
@@ -163,8 +185,69 @@ class Stored(ABC):
         return FilterMismatchError(f"{self.name!r} holds no Bloom filter ({refusal}); use another name")
 
 
-class StoredFilter(Stored):
-    """A filter with a header, which is noticed when it is gone or another one."""
+class Missed(Stored):
+    """What is noticed when it is gone or another one."""
+
+    def __init__(self, name: str, *, ttl: int, on_lost: OnLost, wait: Wait | None) -> None:
+        super().__init__(name, name.encode(), wait)
+        self._ttl = ttl
+        self._on_lost = on_lost
+        self._lost: str | None = None
+
+    def forget(self) -> None:
+        """Know nothing: the next call opens whatever is there, and a loss is taken notice of."""
+        self.opened = self._lost = None
+
+    def _call(
+        self,
+        script: scripts.Script,
+        arguments: Arguments,
+        wait: Wait | None = None,
+        keys: Sequence[bytes] = (),
+    ) -> Op[Any]:
+        try:
+            return (yield from protocol.call(script, keys or [self.key], arguments, wait))
+        except Refusal as refusal:
+            raise self.explained(refusal) from refusal
+        except protocol.Unanswered as unanswered:
+            # Either call may be made again without a doubt: the client's own error says it best.
+            raise unanswered.__cause__ or OutcomeUnknownError(str(unanswered)) from None
+
+    @property
+    def called(self) -> str:
+        """The class that it belongs to."""
+        return KINDS[0]
+
+    def _lose(self, what: str, *, damaged: bool = False) -> Op[Opened]:
+        """Raise `FilterLostError`, or go on with what is there now as `on_lost` says.
+
+        :param damaged: what is there now is of no use.
+        """
+        message = f"{what} since this object first used it; what was added before is forgotten"
+        self.opened = None
+        if self._on_lost == "raise":
+            way_out = "Call" if damaged else "Call reserve() to go on with what is there now, or"
+            self._lost = f"{message}. {way_out} clear() to start empty"
+            raise FilterLostError(self._lost)
+        if callable(self._on_lost):
+            self._on_lost(FilterLostError(message))
+        _log.warning("%s; going on with what is there now, or a new one", message)
+        if damaged:
+            yield from self.clear()
+        return self.opened or (yield from self.open())
+
+    def compare(self, found: dict[str, object], wanted: dict[str, object]) -> None:
+        """Raise `FilterMismatchError` for the first parameter that is not as wanted."""
+        for field, value in wanted.items():
+            if found[field] != value:
+                raise FilterMismatchError(
+                    f"{self.name!r} holds {field} {found[field]!r}, not {value!r}; open it with "
+                    f"{self.called}.open(), which takes what is stored, or use another name"
+                )
+
+
+class StoredFilter(Missed):
+    """A filter with a header."""
 
     def __init__(
         self,
@@ -176,22 +259,15 @@ class StoredFilter(Stored):
         on_lost: OnLost,
         wait: Wait | None,
     ) -> None:
-        super().__init__(name, name.encode(), wait)
+        super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait)
         self._new = new
         self._layout = layout
-        self._ttl = ttl
-        self._on_lost = on_lost
-        self._lost: str | None = None
 
     def open(self) -> Op[Opened]:
         """Create the filter if it is missing and parameters were given; check it; know it from now on."""
         if self._lost:
             raise FilterLostError(self._lost)
         return self._accept((yield from self._reserve()).header)
-
-    def forget(self) -> None:
-        """Know nothing: the next call opens whatever is there, and a loss is taken notice of."""
-        self.opened = self._lost = None
 
     def describe(self) -> Op[Description]:
         """Read what is stored, whatever its generation."""
@@ -207,14 +283,14 @@ class StoredFilter(Stored):
         else:
             if found.header.identity == opened.identity:
                 return [found]
-            yield from self._lose(_LOSSES[protocol.CHANGED].format(self.name))
+            yield from self._lose(LOSSES[protocol.CHANGED].format(self.name))
         return [(yield from self.describe())]
 
     def _meet(self, refusal: Refusal) -> Op[Opened]:
         """Notice that the generation that this object knows is gone."""
-        if refusal.word not in _LOSSES:
+        if refusal.word not in LOSSES:
             raise refusal
-        return (yield from self._lose(_LOSSES[refusal.word].format(self.name)))
+        return (yield from self._lose(LOSSES[refusal.word].format(self.name)))
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""
@@ -276,7 +352,7 @@ class StoredFilter(Stored):
 
     def _accept(self, head: Header) -> Opened:
         self._lost = None
-        return self.know(head.identity, layouts.stored(head))
+        return self.know(head.identity, layouts.stored(head), generation=head.generation)
 
     def _reserve(self) -> Op[Description]:
         if self._new is None:
@@ -284,38 +360,10 @@ class StoredFilter(Stored):
         template = replace(self._new, generation=os.urandom(8)).pack()
         return self.read((yield from self._call(_RESERVE, [template, self._ttl], self.wait)))
 
-    def _call(self, script: scripts.Script, arguments: Arguments, wait: Wait | None = None) -> Op[Any]:
-        try:
-            return (yield from protocol.call(script, [self.key], arguments, wait))
-        except Refusal as refusal:
-            raise self.explained(refusal) from refusal
-        except protocol.Unanswered as unanswered:
-            # Either call may be made again without a doubt: the client's own error says it best.
-            raise unanswered.__cause__ or OutcomeUnknownError(str(unanswered)) from None
-
-    def _lose(self, what: str) -> Op[Opened]:
-        """Raise `FilterLostError`, or go on with what is there now as `on_lost` says."""
-        message = f"{what} since this object first used it; what was added before is forgotten"
-        self.opened = None
-        if self._on_lost == "raise":
-            self._lost = (
-                f"{message}. Call reserve() to go on with what is there now, or clear() to start empty"
-            )
-            raise FilterLostError(self._lost)
-        if callable(self._on_lost):
-            self._on_lost(FilterLostError(message))
-        _log.warning("%s; going on with what is there now, or a new one", message)
-        return (yield from self.open())
-
     def _check_parameters(self, found: Header) -> None:
         wanted: dict[str, object] = {}
         if self._new is not None:
             wanted |= {"capacity": self._new.capacity, "error_rate": self._new.error_rate}
         if self._layout is not None:
             wanted["layout"] = self._layout
-        for field, value in wanted.items():
-            if getattr(found, field) != value:
-                raise FilterMismatchError(
-                    f"{self.name!r} holds {field} {getattr(found, field)!r}, not {value!r}; open it with "
-                    "BloomFilter.open(), which takes what is stored, or use another name"
-                )
+        self.compare({field: getattr(found, field) for field in wanted}, wanted)

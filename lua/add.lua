@@ -39,7 +39,7 @@ if earlier and place < #earlier then
 elseif earlier and own == #KEYS then
   return redis.error_reply('BLOOMARGUMENT the earlier call had no item at this place')
 end
-local filter, refusal = open_layers(KEYS[1], KEYS, identity)
+local filter, refusal = open_layers(KEYS, identity)
 if not filter then
   return refusal
 end
@@ -54,6 +54,6 @@ if #reply == 0 then
 end
 note_added(filter, added)
 if added > 0 then
-  keep(receipt, number, reply)
+  keep(receipt, number, reply, filter.lasting)
 end
 return answer(reply)

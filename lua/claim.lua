@@ -19,7 +19,7 @@
 local identity, packed, lease, owners = ARGV[1], ARGV[2], read_number(ARGV[3], 1), ARGV[4]
 local own = #KEYS - extra_keys(identity)
 
-local filter, refusal = open_layers(KEYS[1], KEYS, identity)
+local filter, refusal = open_layers(KEYS, identity)
 if not filter then
   return refusal
 end

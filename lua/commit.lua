@@ -30,7 +30,7 @@ local kept = recall(receipt, number)
 if kept then
   return tonumber(kept)
 end
-local filter, refusal = open_layers(KEYS[1], KEYS, identity)
+local filter, refusal = open_layers(KEYS, identity)
 if not filter then
   return refusal
 end
@@ -48,5 +48,5 @@ if new == nil then
 end
 note_added(filter, new and 1 or 0)
 redis.call('UNLINK', claim)
-keep(receipt, number, 1)
+keep(receipt, number, 1, filter.lasting)
 return 1

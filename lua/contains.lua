@@ -14,7 +14,7 @@
 
 local identity, packed = ARGV[1], ARGV[2]
 
-local filter, refusal = open_layers(KEYS[1], KEYS, identity)
+local filter, refusal = open_layers(KEYS, identity)
 if not filter then
   return refusal
 end

@@ -1,6 +1,6 @@
 -- Delete a filter.
 --
--- KEYS[1]  the filter
+-- KEYS[1]  the filter; of a stack the newest layer (the root and the others are the last keys: FORMAT.md)
 -- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  with KEYS[2]: the number of this call in its lane
@@ -10,8 +10,10 @@
 -- include: numbers
 -- include: header
 -- include: receipts
+-- include: stack
 
-local key, receipt, identity, number = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+local identity, number = ARGV[1], ARGV[2]
+local receipt = #KEYS - extra_keys(identity) >= 2 and KEYS[2]
 
 local misnumbered = check_number(receipt, number)
 if misnumbered then
@@ -21,10 +23,10 @@ local kept = recall(receipt, number)
 if kept then
   return tonumber(kept)
 end
-local filter, refusal = open_filter(key, identity)
-if not filter then
+local all, refusal = keys_of(KEYS, identity)
+if not all then
   return refusal
 end
-local existed = redis.call('UNLINK', key)
+local existed = math.min(1, redis.call('UNLINK', unpack(all)))
 keep(receipt, number, existed)
 return existed

@@ -9,9 +9,7 @@
 
 -- include: numbers
 -- include: header
--- include: blocks
--- include: items
--- include: layers
+-- include: chain
 
 local cursor, key, expected, description = KEYS[1], KEYS[2], read_number(ARGV[1], 0), ARGV[2]
 

@@ -71,7 +71,9 @@ def test_a_damaged_header_is_refused(at: int, byte: int, complaint: str) -> None
         (8, 39, "num_hashes 39"),  # 13 in each
         (9, 0, "blocks_per_item 0"),
         (9, 2, "blocks_per_item 2"),
-        (10, 1, "options"),
+        (10, 1, "that of a ScalingBloomFilter"),
+        (10, 9, "kind 9"),
+        (11, 1, "options"),
         (22, 0, "num_bits 0"),
         (23, 1, "num_bits 49665"),
     ],

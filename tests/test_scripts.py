@@ -27,7 +27,8 @@ def test_documented_slots_are_those_read(verb: str) -> None:
     lines = (ROOT / "lua" / f"{verb}.lua").read_text().splitlines()
     slot = re.compile(r"(?:KEYS|ARGV)\[[^\]]+\]")
     comments = {found for line in lines if line.startswith("--") for found in slot.findall(line)}
-    code = {found for line in lines if not line.startswith("--") for found in slot.findall(line)}
+    body = "\n".join(line for line in lines if not line.startswith("--"))
+    code = set(slot.findall(body)) | ({"KEYS[1]"} if re.search(r"\bKEYS\b(?!\[)", body) else set())
     assert comments == code
     assert any(line.startswith("-- Reply: ") for line in lines)
 
@@ -38,11 +39,28 @@ def test_includes_touch_no_slots(path: Path) -> None:
     assert not re.search(r"\b(KEYS|ARGV)\b", path.read_text())
 
 
+@pytest.mark.parametrize("layered", [False, True])
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_globals(verb: str) -> None:
+def test_no_globals(verb: str, *, layered: bool) -> None:
     """Everything is local: a script that assigns a global breaks the later ones on some servers."""
-    for line in scripts.load(verb).text.splitlines():
+    for line in scripts.load(verb, layered=layered).text.splitlines():
         assert not re.match(r"(?!local |for )(function|[A-Za-z_][\w, ]*=[^=])", line)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_include_is_resolved(verb: str) -> None:
+    """What a script needs is in it, once."""
+    for layered in (False, True):
+        text = scripts.load(verb, layered=layered).text
+        assert "include:" not in text
+        functions = re.findall(r"^local function (\w+)", text, re.MULTILINE)
+        assert len(functions) == len(set(functions))
+
+
+def test_only_filters_in_layers_pay_for_layers() -> None:
+    """The script for others has no code for layers."""
+    assert "slices_of" in scripts.load("add", layered=True).text
+    assert "slices_of" not in scripts.load("add").text
 
 
 INSTALL = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]

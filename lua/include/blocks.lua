@@ -47,16 +47,18 @@ local bor = bit and bit.bor or function(left, right)
 end
 
 -- The error reply for blocks that cannot be right, nil for good ones.
-local function check_blocks(packed, num_blocks, blocks_an_item)
-  local total = #packed / PACKED_BYTES
-  if total < 1 or total > MAX_BLOCKS or total % blocks_an_item ~= 0 then
+local function check_blocks(packed, num_blocks, blocks_an_item, first, stride)
+  local total = #packed / stride * blocks_an_item
+  if total < 1 or total > MAX_BLOCKS or #packed % stride ~= 0 then
     return redis.error_reply('BLOOMARGUMENT ' .. #packed .. ' bytes are not the blocks of items with '
       .. blocks_an_item .. ' blocks each, at most ' .. MAX_BLOCKS .. ' blocks a call')
   end
-  for at = 1, #packed, PACKED_BYTES do
-    local block = read_words(NUMBER, packed, at)
-    if block >= num_blocks then
-      return redis.error_reply('BLOOMARGUMENT block ' .. string.format('%.0f', block) .. ' lies outside the filter')
+  for item = first, #packed, stride do
+    for at = item, item + (blocks_an_item - 1) * PACKED_BYTES, PACKED_BYTES do
+      local block = read_words(NUMBER, packed, at)
+      if block >= num_blocks then
+        return redis.error_reply('BLOOMARGUMENT block ' .. string.format('%.0f', block) .. ' lies outside the filter')
+      end
     end
   end
 end
@@ -64,19 +66,18 @@ end
 -- What `read_items` returns, for a filter in this layout; and `set_run`, which sets one item after the other
 -- without a call for each, and returns what `set_items` does.  The words of a block are the locals a to h,
 -- those of a mask p to w: in tables they would take half as long again.
-local function read_blocks(filter, packed)
+local function read_blocks(filter, packed, first_item, stride)
   local key, blocks_an_item = filter.key, filter.header:byte(10)
-  local malformed = check_blocks(packed, read_u64(filter.header, 17) / 256, blocks_an_item)
+  local malformed = check_blocks(packed, read_u64(filter.header, 17) / 256, blocks_an_item, first_item, stride)
   if malformed then
     return nil, malformed
   end
   local call, format, first_byte = redis.call, string.format, filter.first_bit / 8
-  local item_bytes = blocks_an_item * PACKED_BYTES
 
   local function set_run(first, last)
-    local answers, added, at = {}, 0, (first - 1) * item_bytes + 1
+    local answers, added = {}, 0
     for i = first, last do
-      local answer = '0'
+      local answer, at = '0', first_item + (i - 1) * stride
       for _ = 1, blocks_an_item do
         local block, p, q, r, s, t, u, v, w = read_words(PACKED, packed, at)
         local start = first_byte + block * BLOCK_BYTES
@@ -114,8 +115,8 @@ local function read_blocks(filter, packed)
   end
 
   local function test(item)
-    local last = item * item_bytes
-    for at = last - item_bytes + 1, last, PACKED_BYTES do
+    local first = first_item + (item - 1) * stride
+    for at = first, first + (blocks_an_item - 1) * PACKED_BYTES, PACKED_BYTES do
       local block, p, q, r, s, t, u, v, w = read_words(PACKED, packed, at)
       local start = first_byte + block * BLOCK_BYTES
       local stop = start + BLOCK_BYTES - 1
@@ -132,5 +133,5 @@ local function read_blocks(filter, packed)
     return true
   end
 
-  return { count = #packed / item_bytes, set = set, set_run = set_run, test = test }
+  return { count = #packed / stride, set = set, set_run = set_run, test = test }
 end

@@ -18,18 +18,31 @@ local function unpack_u32(packed, first, count)
   return values
 end
 
+-- Whether a filter is in the blocked layout; a bitmap of another system never is.
+local function is_blocked(filter)
+  return filter.first_bit > 0 and filter.header:byte(8) == BLOCKED
+end
+
+-- The length of a packed item.
+local function item_bytes(filter)
+  return is_blocked(filter) and filter.header:byte(10) * PACKED_BYTES or filter.header:byte(9) * 4
+end
+
 -- The bit offsets in the string (header included) of all items, or nil and an error reply.
-local function read_offsets(filter, packed, num_hashes)
+local function read_offsets(filter, packed, num_hashes, first, stride)
   local num_bits, first_bit = read_u64(filter.header, 17), filter.first_bit
-  local total = #packed / 4
-  if total < 1 or total > MAX_OFFSETS or total % num_hashes ~= 0 then
+  local total = #packed / stride * num_hashes
+  if total < 1 or total > MAX_OFFSETS or #packed % stride ~= 0 then
     return nil, redis.error_reply('BLOOMARGUMENT ' .. #packed .. ' bytes are not the offsets of items with '
       .. num_hashes .. ' hashes each, at most ' .. MAX_OFFSETS .. ' offsets a call')
   end
   local offsets = {}
-  for first = 1, total, RUN do
-    local count = math.min(RUN, total - first + 1)
-    local run = unpack_u32(packed, first * 4 - 3, count)
+  local together = stride == num_hashes * 4 and RUN or num_hashes  -- numbers without something between
+  while #offsets < total do
+    local done = #offsets
+    local count = math.min(together, total - done)
+    local run = unpack_u32(packed, first, count)
+    first = first + (together == RUN and count * 4 or stride)
     local largest = math.max(unpack(run, 1, count))
     if largest >= num_bits then
       return nil, redis.error_reply('BLOOMARGUMENT offset ' .. string.format('%.0f', largest)
@@ -37,7 +50,7 @@ local function read_offsets(filter, packed, num_hashes)
     end
     for i = 1, count do
       local offset = run[i] + first_bit
-      offsets[first + i - 1] = FORMATS and string.format('%d', offset) or offset
+      offsets[done + i] = FORMATS and string.format('%d', offset) or offset
     end
   end
   return offsets
@@ -45,12 +58,14 @@ end
 
 -- The items of a batch in a filter: how many (`count`), `set(i)`, which sets all bits of item i and says
 -- whether one was not, and `test(i)`, which says whether all are set.  Or nil and an error reply.
-local function read_items(filter, packed)
-  if filter.first_bit > 0 and filter.header:byte(8) == BLOCKED then
-    return read_blocks(filter, packed)
+-- In a filter of several layers `first` is where the first item's piece begins, and one follows each `stride` bytes.
+local function read_items(filter, packed, first, stride)
+  stride = stride or item_bytes(filter)
+  if is_blocked(filter) then
+    return read_blocks(filter, packed, first or 1, stride)
   end
   local key, num_hashes = filter.key, filter.header:byte(9)
-  local offsets, refusal = read_offsets(filter, packed, num_hashes)
+  local offsets, refusal = read_offsets(filter, packed, num_hashes, first or 1, stride)
   if not offsets then
     return nil, refusal
   end

@@ -1,36 +1,14 @@
--- Filters of several layers (FORMAT.md): an item is in one if it is in any layer, and only the first layer
--- is written.  Needs numbers.lua, header.lua and items.lua.
+-- Filters of several layers: an item is in one if it is in any layer, and only the newest is written.
+-- Needs numbers.lua, header.lua, blocks.lua and items.lua.
 
-local LAYERS_BYTES = 16
+-- include: stack
+-- include: chain
 
-local function is_layered(identity)
-  return identity and #identity > LAYERS_BYTES and identity:sub(1, 7) == 'layers\1'
-end
-
--- How many keys at the end of all belong to other layers, and to the cursor that counts them.
-local function extra_keys(identity)
-  return is_layered(identity) and identity:byte(8) + (read_u64(identity, 9) > 0 and 1 or 0) or 0
-end
-
--- The number under the cursor's key, 0 if there is none.
-local function read_cursor(key)
-  return tonumber(redis.call('GET', key) or 0)
-end
-
--- How many bits of a bitmap may be set until it is half full; less than 0 if it is more than that.
-local function bits_left(filter)
-  return read_u64(filter.header, 17) / 2 - redis.call('BITCOUNT', filter.key)
-end
-
--- What `open_filter` returns for the first layer, with `layers` if there are more, and `grows` if there is
--- a cursor.
-local function open_layers(key, keys, identity)
-  if not is_layered(identity) then
-    return open_filter(key, identity)
-  end
-  local extra = extra_keys(identity)
+-- What `open_filter` returns for the newest of several bitmaps, with all `layers`, the newest first.
+local function open_bitmaps(keys, identity)
   local others, expected = identity:byte(8), read_u64(identity, 9) - 1
   local shared = #identity == LAYERS_BYTES + BITMAP_BYTES
+  local extra = extra_keys(identity)
   if not shared and #identity ~= LAYERS_BYTES + BITMAP_BYTES * (others + 1) or #keys <= extra then
     return nil, redis.error_reply('BLOOMARGUMENT the layers and the keys do not match')
   end
@@ -40,53 +18,101 @@ local function open_layers(key, keys, identity)
   local layers = {}
   for i = 0, others do
     local first = LAYERS_BYTES + 1 + (shared and 0 or i * BITMAP_BYTES)
-    local layer_key = i == 0 and key or keys[#keys - others + i]
-    local layer, refusal = open_filter(layer_key, identity:sub(first, first + BITMAP_BYTES - 1))
+    local key = i == 0 and keys[1] or keys[#keys - others + i]
+    local layer, refusal = open_filter(key, identity:sub(first, first + BITMAP_BYTES - 1))
     if not layer then
       return nil, refusal
     end
     layers[i + 1] = layer
   end
-  layers[1].layers, layers[1].shared, layers[1].grows = layers, shared, expected >= 0
-  return layers[1]
+  local newest = layers[1]
+  newest.layers, newest.shared, newest.counts_room = layers, shared, expected >= 0
+  return newest
 end
 
--- The packed items of each layer, out of those of an item in all layers, item after item.
-local function split_layers(layers, packed)
-  local sizes, total = {}, 0
-  for j, layer in ipairs(layers) do
-    sizes[j] = layer.header:byte(9) * 4
-    total = total + sizes[j]
+-- The same for a stack; of one with slices only those layers are read in which something stays.  `room` is the
+-- number of items that the newest takes, `lasting` how long an item stays at most, in milliseconds.
+local function open_stack(keys, identity)
+  local root, refusal = check_root(keys, identity)
+  if not root then
+    return nil, refusal
   end
-  local pieces = {}
-  for j = 1, #layers do
-    pieces[j] = {}
+  local others = identity:byte(8)
+  local described = LAYERS_BYTES + #root + 1
+  local shared = #identity == described + PARAMETERS_BYTES - 1
+  local width, slices = slices_of(root)
+  local current, past
+  if width then
+    current, past = slice_at(now(), width, slices)
   end
-  for first = 1, #packed, total do
-    for j, size in ipairs(sizes) do
-      table.insert(pieces[j], packed:sub(first, first + size - 1))
-      first = first + size
+  local newest = {
+    key = keys[1],
+    header = identity:sub(described),
+    first_bit = HEADER_BYTES * 8,
+    generation = root:sub(41, 48),
+    layers = {},
+    shared = shared,
+    room = 0,
+    lasting = width and math.ceil((slices + 1) * width / 1000),
+  }
+  for i = 0, others do
+    local slice = width and slice_at(begun(root, i), width, slices)
+    if not width or slice > past then
+      local key = i == 0 and keys[1] or keys[#keys - others + i]
+      local first = described + (shared and 0 or i * PARAMETERS_BYTES)
+      local header = redis.pcall('GETRANGE', key, 0, HEADER_BYTES - 1)
+      if type(header) == 'table' or header:sub(1, PARAMETERS_BYTES) ~= identity:sub(first, first + PARAMETERS_BYTES - 1) then
+        return nil, redis.error_reply('BLOOMDAMAGED ' .. key)
+      end
+      local layer = newest
+      if i == 0 then
+        newest.header = header
+        if not width or slice >= current then
+          newest.room = read_u64(header, 25) - read_u64(header, IDENTITY_BYTES + 1)
+        end
+      else
+        layer = { key = key, header = header, first_bit = HEADER_BYTES * 8 }
+      end
+      newest.layers[#newest.layers + 1] = layer
     end
   end
-  return pieces
+  return newest
 end
 
--- What `read_items` returns, of all layers; `set` returns nil where the first layer is too full for a new item.
+-- What `open_filter` returns, for a filter of one layer or several.
+local function open_layers(keys, identity)
+  if not is_layered(identity) then
+    return open_filter(keys[1], identity)
+  elseif is_stack(identity) then
+    return open_stack(keys, identity)
+  end
+  return open_bitmaps(keys, identity)
+end
+
+-- What `read_items` returns, of all layers; `set` returns nil where the newest has no room for a new item.
 local function read_layers(filter, packed)
   if not filter.layers then
     return read_items(filter, packed)
   end
-  local pieces = filter.shared or split_layers(filter.layers, packed)
-  local read = {}
+  local sizes, stride = {}, 0
   for j, layer in ipairs(filter.layers) do
-    local items, refusal = read_items(layer, filter.shared and packed or table.concat(pieces[j]))
+    sizes[j] = item_bytes(layer)
+    stride = filter.shared and sizes[j] or stride + sizes[j]
+  end
+  local read, first = {}, 1
+  for j, layer in ipairs(filter.layers) do
+    local items, refusal = read_items(layer, packed, first, stride)
     if not items then
       return nil, refusal
-    elseif j > 1 and items.count ~= read[1].count then
-      return nil, redis.error_reply('BLOOMARGUMENT the layers have different numbers of items')
     end
     read[j] = items
+    first = filter.shared and first or first + sizes[j]
   end
+  local count, room = #packed / (stride > 0 and stride or item_bytes(filter)), filter.room
+  if count < 1 or count % 1 ~= 0 then
+    return nil, redis.error_reply('BLOOMARGUMENT ' .. #packed .. ' bytes are not the items of a filter')
+  end
+
   local function test(item)
     for _, items in ipairs(read) do
       if items.test(item) then
@@ -95,18 +121,22 @@ local function read_layers(filter, packed)
     end
     return false
   end
-  local room = 0  -- new items until the bits have to be counted again
+
   local function set(item)
     if test(item) then
       return false
-    elseif filter.grows and room < 1 then
+    elseif filter.counts_room and (not room or room < 1) then
       room = math.floor(bits_left(filter) / filter.header:byte(9)) + 1
+    end
+    if room then
       if room < 1 then
         return nil
       end
+      room = room - 1
     end
-    room = room - 1
     return read[1].set(item)
   end
-  return { count = read[1].count, set = set, test = test }
+
+  local alone = #read == 1 and filter.layers[1] == filter and room and room >= count
+  return { count = count, set = set, test = test, set_run = alone and read[1].set_run }
 end

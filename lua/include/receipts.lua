@@ -16,13 +16,14 @@ end
 local function recall(key, number)
   local kept = key and redis.call('GET', key)
   if kept and kept:sub(1, #number + 1) == number .. ':' then
-    redis.call('PEXPIRE', key, RECEIPT_MS)
+    redis.call('PEXPIRE', key, redis.call('PTTL', key))
     return kept:sub(#number + 2)
   end
 end
 
-local function keep(key, number, reply)
+-- Keep a reply.  Where items are forgotten after `lasting` ms their receipts need not last longer.
+local function keep(key, number, reply, lasting)
   if key then
-    redis.call('SET', key, number .. ':' .. reply, 'PX', RECEIPT_MS)
+    redis.call('SET', key, number .. ':' .. reply, 'PX', math.min(RECEIPT_MS, lasting or RECEIPT_MS))
   end
 end
