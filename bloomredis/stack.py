@@ -28,6 +28,10 @@ MAX_SLICES: Final = 64
 _TAIL: Final = struct.Struct(">8sQQ")
 _TIME: Final = struct.Struct(">Q")
 _RATE: Final = struct.Struct(">d")
+_MARGIN: Final = 0.9
+"""Share of its rate that a layer is made for: the sum over all layers comes so near to the configured rate
+that chance would carry every third filter above it."""
+
 _SAMPLE: Final = 1_000_000  # items; from there on the bits an item takes hardly depend on the capacity
 
 
@@ -97,7 +101,11 @@ class Root:
 
     def complete(self) -> Self:
         """Return the root of a new stack, whose header says how large the first layer is."""
-        whole, first = self.head, self.planned(0)
+        whole = self.head
+        try:
+            first = self.planned(0)
+        except FilterFullError as error:
+            raise ValueError(f"there is no first layer: {error}") from None
         return replace(
             self,
             head=replace(first, capacity=whole.capacity, error_rate=whole.error_rate, kind=self.kind),
@@ -200,8 +208,9 @@ class Rotating(Root):
 def _planned(layout: str, capacity: int, error_rate: float) -> Header:
     """Return the header of a layer, for no more items than fit one key; its generation is missing."""
     try:
-        sample = layouts.new_header(layout, _SAMPLE, error_rate)
+        sample = layouts.new_header(layout, _SAMPLE, _MARGIN * error_rate)
+        most = int(MAX_BITS * 0.99 * _SAMPLE / sample.num_bits)
+        planned = layouts.new_header(layout, min(capacity, most), _MARGIN * error_rate)
     except ValueError as error:
         raise FilterFullError(f"it can have no other layer: {error}, or make it larger") from None
-    most = int(MAX_BITS * 0.99 * _SAMPLE / sample.num_bits)
-    return layouts.new_header(layout, min(capacity, most), error_rate)
+    return replace(planned, error_rate=error_rate)

@@ -71,6 +71,7 @@ def test_the_rates_of_all_layers_stay_below_the_configured_one(ratio: float) -> 
     rates = [root.planned(number).error_rate for number in range(40)]
     assert rates == [pytest.approx(1e-3 * (1 - ratio) * ratio**j) for j in range(40)]
     assert sum(rates) < 1e-3
+    assert 0.85 < layouts.expected_error_rate(root.planned(9), 1000 * 2**9) / rates[9] < 0.92
 
 
 def test_layers_grow_up_to_what_a_key_can_hold() -> None:
