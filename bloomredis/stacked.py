@@ -24,8 +24,8 @@ from bloomredis.receipts import beside
 from bloomredis.stack import PARAMETERS_BYTES, Root
 from bloomredis.stored import LOSSES, Arguments, Description, Missed, OnLost, Opened, Outdated
 
-_PUSH, _ROOT, _DELETE, _DESCRIBE, _CONTAINS = map(
-    scripts.load, ("push", "root", "delete", "describe", "contains")
+_PUSH, _STACK, _DELETE, _DESCRIBE, _CONTAINS = map(
+    scripts.load, ("push", "stack", "delete", "describe", "contains")
 )
 _IDENTITY: Final = struct.Struct(">6sBBQ")
 
@@ -166,7 +166,7 @@ class StoredStack(Missed):
     # -- the root
 
     def _read(self) -> Op[Root]:
-        text, _ = yield from self._call(_ROOT, [])
+        text, _ = yield from self._call(_STACK, [])
         return self._parsed(text)
 
     def _push(self, known: Root | None, wanted: Root) -> Op[Root]:

@@ -13,7 +13,7 @@ from bloomredis import FilterFullError, arguments, layouts
 from bloomredis.sizing import MAX_BITS
 from bloomredis.stack import Rotating, Scaling
 
-VECTORS = json.loads((Path(__file__).parent / "vectors" / "roots.json").read_text())
+VECTORS = json.loads((Path(__file__).parent / "vectors" / "stacks.json").read_text())
 KINDS: dict[str, Any] = {"scaling": Scaling, "rotating": Rotating}
 
 
