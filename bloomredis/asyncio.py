@@ -31,9 +31,9 @@ from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
+from bloomredis.partitioned import operations
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import At, Op, Step
-from bloomredis.sharded import operations
+from bloomredis.protocol import At, Op, Step, Together
 
 __all__ = ["BloomFilter", "Claim"]
 
@@ -77,6 +77,8 @@ async def drive(client: AsyncClient, operation: Op[T]) -> T:
 
 
 async def _execute(client: AsyncClient, step: Step) -> Any:
+    if isinstance(step, Together):
+        return await _together(client, step.steps)
     if isinstance(step, At):
         return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if isinstance(step, tuple):
@@ -85,6 +87,14 @@ async def _execute(client: AsyncClient, step: Step) -> Any:
     for command in step:
         pipe.execute_command(*command)
     return await pipe.execute(raise_on_error=False)
+
+
+async def _together(client: AsyncClient, steps: Sequence[Step]) -> list[Any]:
+    told = await asyncio.gather(*(_execute(client, step) for step in steps), return_exceptions=True)
+    for reply in told:
+        if isinstance(reply, BaseException) and not isinstance(reply, Exception):
+            raise reply  # one of them was cancelled from outside
+    return told
 
 
 class _Passenger(Waiting):
@@ -393,12 +403,12 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
         its own client.
         """
-        opened = await drive(self._client, self._operations.opened())
+        opened = await drive(self._client, self._operations.opened(item))
         self._operations.queue_add(opened, pipe, item)
 
     async def queue_contains(self, pipe: AnyPipeline, item: Item) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
-        opened = await drive(self._client, self._operations.opened())
+        opened = await drive(self._client, self._operations.opened(item))
         self._operations.queue_contains(opened, pipe, item)
 
     reserve = run(FilterOperations.reserve)

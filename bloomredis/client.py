@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from itertools import chain, compress
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
@@ -22,9 +22,9 @@ from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
+from bloomredis.partitioned import operations
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import At, Op, Step
-from bloomredis.sharded import operations
+from bloomredis.protocol import At, Op, Step, Together
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,6 +33,10 @@ I = TypeVar("I", bound=Item)  # noqa: E741 - the items
 
 WOKEN_TOGETHER: Final = 2
 """Threads of a batch that are woken before each wakes a later one: more would queue for the interpreter."""
+
+
+MOST_HELPERS: Final = 32
+"""Threads, for the whole process, that wait for other servers of a filter on several."""
 
 
 class SyncClient(Protocol):
@@ -64,6 +68,8 @@ def drive(client: SyncClient, operation: Op[T]) -> T:
 
 
 def _execute(client: SyncClient, step: Step) -> Any:
+    if isinstance(step, Together):
+        return _together(client, step.steps)
     if isinstance(step, At):
         return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if isinstance(step, tuple):
@@ -72,6 +78,35 @@ def _execute(client: SyncClient, step: Step) -> Any:
     for command in step:
         pipe.execute_command(*command)
     return pipe.execute(raise_on_error=False)
+
+
+def _together(client: SyncClient, steps: Sequence[Step]) -> list[Any]:
+    """Execute the first step here and the others in threads, or here if no thread is free by then."""
+
+    def outcome(step: Step) -> Any:
+        try:
+            return _execute(client, step)
+        except Exception as error:
+            return error
+
+    helping = [_helpers().submit(outcome, step) for step in steps[1:]]
+    try:
+        told = [outcome(steps[0])]
+        for step, future in zip(steps[1:], helping, strict=True):
+            told.append(outcome(step) if future.cancel() else future.result())
+    finally:  # interrupted or not, nothing goes on unnoticed
+        wait([future for future in helping if not future.cancel()])
+    return told
+
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def _helpers() -> ThreadPoolExecutor:
+    global _pool  # noqa: PLW0603 - one for the process, made when it is first needed
+    if _pool is None:
+        _pool = ThreadPoolExecutor(MOST_HELPERS, thread_name_prefix="bloomredis")
+    return _pool
 
 
 class _Turn(Waiting):
@@ -195,13 +230,15 @@ class _Carriage:
 _carriages: weakref.WeakSet[_Carriage] = weakref.WeakSet()
 
 
-def _reset_carriages() -> None:
+def _after_fork() -> None:
+    global _pool  # noqa: PLW0603 - its threads are the parent's
+    _pool = None
     for carriage in _carriages:
         carriage.reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_carriages)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def run(
@@ -367,12 +404,12 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
         In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
         its own client.
         """
-        opened = drive(self._client, self._operations.opened())
+        opened = drive(self._client, self._operations.opened(item))
         self._operations.queue_add(opened, pipe, item)
 
     def queue_contains(self, pipe: AnyPipeline, item: Item) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
-        opened = drive(self._client, self._operations.opened())
+        opened = drive(self._client, self._operations.opened(item))
         self._operations.queue_contains(opened, pipe, item)
 
     reserve = run(FilterOperations.reserve)
