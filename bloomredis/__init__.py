@@ -1,6 +1,6 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
-from bloomredis.client import BloomFilter, Claim
+from bloomredis.client import BloomFilter, Claim, ShardedBloomFilter
 from bloomredis.errors import (
     BatchInterruptedError,
     BloomError,
@@ -27,4 +27,5 @@ __all__ = [
     "LocalFilter",
     "OutcomeUnknownError",
     "ServerRefusedError",
+    "ShardedBloomFilter",
 ]

@@ -20,7 +20,7 @@ from collections.abc import (
 )
 from datetime import timedelta
 from itertools import compress
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, cast
 
 from bloomredis.arguments import listed
 from bloomredis.batches import async_batches
@@ -34,8 +34,9 @@ from bloomredis.hashing import Item
 from bloomredis.partitioned import operations
 from bloomredis.pipelines import AnyPipeline
 from bloomredis.protocol import At, Op, Step, Together
+from bloomredis.sharded import ShardedOperations
 
-__all__ = ["BloomFilter", "Claim"]
+__all__ = ["BloomFilter", "Claim", "ShardedBloomFilter"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -284,8 +285,7 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
 
     @built_by(FilterOperations, operations)
     def __init__(self, client: AsyncClient, operations: FilterOperations) -> None:
-        if not is_asyncio(client):
-            raise TypeError(f"{type(client).__name__} is no asyncio client; use bloomredis.BloomFilter")
+        _check(client, type(self))
         super().__init__(client, operations)
 
     def _bind(self) -> None:
@@ -418,3 +418,31 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
     clear = run(FilterOperations.clear)
     delete = run(FilterOperations.delete)
     expire = run(FilterOperations.expire)
+
+
+class ShardedBloomFilter(BloomFilter):
+    __doc__ = ShardedOperations.__doc__
+
+    @built_by(ShardedOperations)
+    def __init__(self, client: AsyncClient | Sequence[AsyncClient], operations: ShardedOperations) -> None:
+        _check(client, type(self))
+        operations.over(len(client) if isinstance(client, list | tuple) else 1)
+        Bound.__init__(self, cast("AsyncClient", client), operations)
+
+    @classmethod
+    async def open(cls, client: AsyncClient | Sequence[AsyncClient], name: str) -> Self:
+        """Return a filter whose parameters are read from the server.
+
+        :raises FilterNotFoundError: there is none.
+        :raises FilterLostError: the root is there and a shard is not; a filter that is made with the
+            constructor goes on without it after `reserve()`.
+        """
+        opened = cls(client, name)
+        await opened.reserve()
+        return opened
+
+
+def _check(client: object, wanted: type) -> None:
+    if not is_asyncio(client):
+        first = client[0] if isinstance(client, list | tuple) and client else client
+        raise TypeError(f"{type(first).__name__} is no asyncio client; use bloomredis.{wanted.__name__}")

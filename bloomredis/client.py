@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from itertools import chain, compress
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, cast
 
 from bloomredis.arguments import listed
 from bloomredis.batches import batches
@@ -25,6 +25,7 @@ from bloomredis.hashing import Item
 from bloomredis.partitioned import operations
 from bloomredis.pipelines import AnyPipeline
 from bloomredis.protocol import At, Op, Step, Together
+from bloomredis.sharded import ShardedOperations
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -292,10 +293,7 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
 
     @built_by(FilterOperations, operations)
     def __init__(self, client: SyncClient, operations: FilterOperations) -> None:
-        if is_asyncio(client):
-            raise TypeError(
-                f"{type(client).__name__} is an asyncio client; use bloomredis.asyncio.BloomFilter"
-            )
+        _check(client, type(self))
         super().__init__(client, operations)
 
     def _bind(self) -> None:
@@ -419,3 +417,33 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
     clear = run(FilterOperations.clear)
     delete = run(FilterOperations.delete)
     expire = run(FilterOperations.expire)
+
+
+class ShardedBloomFilter(BloomFilter):
+    __doc__ = ShardedOperations.__doc__
+
+    @built_by(ShardedOperations)
+    def __init__(self, client: SyncClient | Sequence[SyncClient], operations: ShardedOperations) -> None:
+        _check(client, type(self))
+        operations.over(len(client) if isinstance(client, list | tuple) else 1)
+        Bound.__init__(self, cast("SyncClient", client), operations)
+
+    @classmethod
+    def open(cls, client: SyncClient | Sequence[SyncClient], name: str) -> Self:
+        """Return a filter whose parameters are read from the server.
+
+        :raises FilterNotFoundError: there is none.
+        :raises FilterLostError: the root is there and a shard is not; a filter that is made with the
+            constructor goes on without it after `reserve()`.
+        """
+        opened = cls(client, name)
+        opened.reserve()
+        return opened
+
+
+def _check(client: object, wanted: type) -> None:
+    if is_asyncio(client):
+        first = client[0] if isinstance(client, list | tuple) else client
+        raise TypeError(
+            f"{type(first).__name__} is an asyncio client; use bloomredis.asyncio.{wanted.__name__}"
+        )

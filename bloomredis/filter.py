@@ -25,7 +25,7 @@ from bloomredis.pipelines import AnyPipeline, Pipelines
 from bloomredis.protocol import Op
 from bloomredis.receipts import Receipts, beside, parse_token
 from bloomredis.storage import stored
-from bloomredis.stored import Description, OnLost, Opened
+from bloomredis.stored import Description, OnLost, Opened, Stored
 
 _READ, _UNITE = scripts.load("read"), scripts.load("unite")
 _log = logging.getLogger("bloomredis")
@@ -96,7 +96,7 @@ class FilterOperations:
         local_cache_check: float | timedelta = 1.0,
     ) -> None:
         self._foreign = None if layout is None or isinstance(layout, str) else layout
-        self._stored = stored(
+        self._stored = self._under(
             name,
             capacity=capacity,
             error_rate=error_rate,
@@ -122,6 +122,10 @@ class FilterOperations:
         self._custom_encode = encode
         self._plain = encode is None and self._foreign is None
         self.coalesce = coalesce
+
+    def _under(self, name: str, **parameters: Any) -> Stored:
+        """Return what is under the key, nothing being known of it yet."""
+        return stored(name, **parameters)
 
     @property
     def name(self) -> str:

@@ -23,8 +23,13 @@ VERSION: Final = 1
 LAYOUT_CODES: Final = {"classic": 1, "blocked": 2}
 LAYOUT_NAMES: Final = {code: name for name, code in LAYOUT_CODES.items()}
 
-_FORMAT: Final = struct.Struct(">6sBBBB6sQQd8sQQ")
-_RESERVED: Final = bytes(6)
+FILTER: Final = 0
+SHARDED: Final = 3
+KINDS: Final = {FILTER: "BloomFilter", SHARDED: "ShardedBloomFilter"}
+"""What a header may stand before, and the class that works on it."""
+
+_FORMAT: Final = struct.Struct(">6sBBBBB5sQQd8sQQ")
+_RESERVED: Final = bytes(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +37,7 @@ class Header:
     """A filter's parameters, its generation (8 random bytes) and the count of items added.
 
     `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` is 0 in the classic
-    layout.
+    layout; `kind` says what follows the header.
     """
 
     layout: str
@@ -44,6 +49,7 @@ class Header:
     created_at: int = 0
     count: int = 0
     blocks_per_item: int = 0
+    kind: int = FILTER
 
     def pack(self) -> bytes:
         """Return the 64 bytes that are stored."""
@@ -53,6 +59,7 @@ class Header:
             LAYOUT_CODES[self.layout],
             self.num_hashes,
             self.blocks_per_item,
+            self.kind,
             _RESERVED,
             self.num_bits,
             self.capacity,
@@ -78,16 +85,20 @@ class Header:
         return replace(self, generation=bytes(8), created_at=0, count=0)
 
 
-def parse(data: bytes) -> Header:
-    """Read a header; `ValueError` says what is wrong with one that no version of this library wrote."""
+def parse(data: bytes, kind: int = FILTER) -> Header:
+    """Read a header of the kind that is asked for; `ValueError` says what is wrong with any other."""
     if len(data) != HEADER_BYTES:
         raise ValueError(f"a header has {HEADER_BYTES} bytes, not {len(data)}")
-    magic, version, code, hashes, blocks, reserved, *numbers = _FORMAT.unpack(data)
+    magic, version, code, hashes, blocks, found, reserved, *numbers = _FORMAT.unpack(data)
     bits, capacity, rate, generation, created, count = numbers
     if magic != MAGIC:
         raise ValueError(f"it begins with {magic!r}, not {MAGIC!r}")
     if version != VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {VERSION}")
+    if found != kind and found in KINDS:
+        raise ValueError(f"it is not of this kind; use {KINDS[found]}")
+    if found != kind:
+        raise ValueError(f"it is of kind {found}, unknown to this release")
     if code not in LAYOUT_NAMES or reserved != _RESERVED:
         raise ValueError(f"it has layout {code} with options {reserved.hex()}, unknown to this release")
     if not (
@@ -111,6 +122,7 @@ def parse(data: bytes) -> Header:
         created_at=created,
         count=count,
         blocks_per_item=blocks,
+        kind=kind,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,7 +26,7 @@ from bloomredis.stored import Opened
 
 T = TypeVar("T")
 C = TypeVar("C")
-Place = tuple[int, Hashable]
+Place = tuple[int, Any]
 """Where an item lives: the number of the server, and what tells its shard from others there."""
 
 LOADED_TOGETHER: Final = 4

@@ -280,6 +280,14 @@ class StoredFilter(Stored):
 
     def _lose(self, what: str, opened: Opened) -> Op[Opened]:
         """Raise `FilterLostError`, or go on with what is there now as `on_lost` says."""
+        message = self._tell(what)
+        now = yield from self.open()
+        if now.layout != opened.layout:
+            raise FilterLostError(f"{message}, and what is there now has other bits: {now.layout}")
+        return now
+
+    def _tell(self, what: str) -> str:
+        """Raise `FilterLostError`, or say that it was lost in the way that `on_lost` says."""
         message = f"{what} since this object first used it; what was added before is forgotten"
         self.opened = None
         if self._on_lost == "raise":
@@ -290,10 +298,7 @@ class StoredFilter(Stored):
         if callable(self._on_lost):
             self._on_lost(FilterLostError(message))
         _log.warning("%s; going on with what is there now, or a new one", message)
-        now = yield from self.open()
-        if now.layout != opened.layout:
-            raise FilterLostError(f"{message}, and what is there now has other bits: {now.layout}")
-        return now
+        return message
 
     def _check_parameters(self, found: Header) -> None:
         wanted: dict[str, object] = {}
@@ -305,5 +310,5 @@ class StoredFilter(Stored):
             if getattr(found, field) != value:
                 raise FilterMismatchError(
                     f"{self.name!r} holds {field} {getattr(found, field)!r}, not {value!r}; open it with "
-                    "BloomFilter.open(), which takes what is stored, or use another name"
+                    f"{header.KINDS[found.kind]}.open(), which takes what is stored, or use another name"
                 )

@@ -52,6 +52,8 @@ BLOCKED = bytes.fromhex(next(c["hex"] for c in VECTORS["headers"] if c["fields"]
         (7, 9, "layout 9"),
         (8, 0, "num_hashes 0"),
         (9, 1, "blocks_per_item 1"),
+        (10, 3, "use ShardedBloomFilter"),
+        (10, 200, "kind 200"),
         (12, 1, "options"),
         (16, 1, "num_bits"),
         (32, 0xFF, "error_rate"),
@@ -71,7 +73,7 @@ def test_a_damaged_header_is_refused(at: int, byte: int, complaint: str) -> None
         (8, 39, "num_hashes 39"),  # 13 in each
         (9, 0, "blocks_per_item 0"),
         (9, 2, "blocks_per_item 2"),
-        (10, 1, "options"),
+        (11, 1, "options"),
         (22, 0, "num_bits 0"),
         (23, 1, "num_bits 49665"),
     ],
