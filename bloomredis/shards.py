@@ -169,7 +169,7 @@ def _default_shards(capacity: int, error_rate: float, layout: str | None) -> int
         bits = layouts.plan(layout or layouts.DEFAULT, each, error_rate).num_bits
         if bits <= SHARD_BITS:
             break
-        shards = max(shards + 1, math.floor(shards * bits / SHARD_BITS))
+        shards = max(shards + 1, math.floor(shards * bits / SHARD_BITS) - 1)
     return min(shards, MAX_SHARDS)
 
 
