@@ -111,6 +111,8 @@ class StoredRoot(StoredFilter):
         if self.root is None or self.root.head.generation != found.root.head.generation:
             for shard in list(self._shards.values()):
                 shard.forget()
+        if self.root is not None and _spread(self.root) != _spread(found.root):
+            self._shards = {}  # they have other keys
         self.root, self._table = found.root, found.table
         self._note(found.ttl)
         return self.know(found.root.head.identity, layouts.stored(found.root.head))

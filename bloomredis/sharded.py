@@ -159,14 +159,14 @@ class ShardedOperations(SpreadOperations):
     def _place(self, encoded: bytes) -> Place:
         root = self._root()
         number = root.number(encoded)
-        return root.server(number), number
+        return root.server(number), self._stored.shard(number)
 
     def _new_shard(self, place: Place) -> Shard:
-        return Shard(self._stored.shard(place[1]), **self._options)
+        return Shard(place[1], **self._options)
 
     def _made(self) -> list[Place]:
         root = self._root()
-        return [(root.server(number), number) for number in self._stored.made()]
+        return [(root.server(number), self._stored.shard(number)) for number in self._stored.made()]
 
     def opened(self, item: Item | None = None) -> Op[Opened]:
         if item is not None:

@@ -6,6 +6,7 @@ batch for each shard; these are under way at the same time, and the answers are 
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -38,6 +39,7 @@ class Owed(Generic[T]):
 
     def __init__(self) -> None:
         self._answers: dict[bytes, tuple[T, float]] = {}
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Owed[T]], tuple[()]]:
         return Owed, ()  # another process is owed nothing
@@ -45,22 +47,26 @@ class Owed(Generic[T]):
     def keep(self, item: str | bytes, answer: T) -> None:
         """Keep an item's answer, for as long as doubts are remembered."""
         now = time.monotonic()
-        for known in list(self._answers):
-            if self._answers[known][1] > now and len(self._answers) < MOST_DOUBTS:
-                break
-            del self._answers[known]
-        self._answers[_bytes(item)] = answer, now + KEPT_SECONDS
+        with self._lock:
+            while self._answers:
+                oldest = next(iter(self._answers))
+                if self._answers[oldest][1] > now and len(self._answers) < MOST_DOUBTS:
+                    break
+                del self._answers[oldest]
+            self._answers[_bytes(item)] = answer, now + KEPT_SECONDS
 
     def take(self, item: str | bytes) -> T | None:
         """Return the answer that is owed for an item, once."""
         if not self._answers:
             return None
-        answer, until = self._answers.pop(_bytes(item), (None, 0.0))
+        with self._lock:
+            answer, until = self._answers.pop(_bytes(item), (None, 0.0))
         return answer if until > time.monotonic() else None
 
     def clear(self) -> None:
         """Owe nothing."""
-        self._answers.clear()
+        with self._lock:
+            self._answers.clear()
 
 
 class SpreadOperations(FilterOperations):

@@ -31,6 +31,7 @@ from bloomredis import (
     shards,
 )
 from bloomredis.cli.plan import sharded_fields
+from tests.losing import losing
 from tests.racing import race_processes, race_threads, winners
 from tests.servers import Server, binaries, running
 
@@ -46,7 +47,8 @@ BIG: Final[dict[str, Any]] = {
 
 def shard_keys(client: redis.Redis, name: str = "seen") -> list[str]:
     """Return the keys of the shards that are there."""
-    found = [bytes(key).decode() for key in client.keys(f"{{{name}:*}}")]  # type: ignore[arg-type]  # bytes
+    keys: Any = client.keys(f"{{{name}:*}}")
+    found = [key.decode() for key in keys]
     return sorted(found, key=lambda key: int(key.split(":")[1]))
 
 
@@ -202,7 +204,7 @@ def test_bad_names_and_clients() -> None:
     with pytest.raises(ValueError, match="2 servers"):
         ShardedBloomFilter([redis.Redis()] * 2, "f", **OPTIONS, shards=1)
     with pytest.raises(TypeError, match=r"asyncio\.ShardedBloomFilter"):
-        ShardedBloomFilter([redis.asyncio.Redis()], "f", **OPTIONS)  # type: ignore[list-item]  # the point
+        ShardedBloomFilter([redis.asyncio.Redis()], "f", **OPTIONS)
     with pytest.raises(TypeError, match=r"bloomredis\.ShardedBloomFilter"):
         bloomredis.asyncio.ShardedBloomFilter([redis.Redis()], "f", **OPTIONS)
 
@@ -350,6 +352,50 @@ def test_pickles(client: redis.Redis) -> None:
     with pytest.raises(RuntimeError, match="with_client"):
         copy.add("x")
     assert copy.with_client(client).add_many(["x", *ITEMS]) == [True] + [False] * 400
+
+
+def test_a_filter_on_several_servers_pickles(pair: list[Any]) -> None:
+    """The copy wants as many clients."""
+    copy = pickle.loads(pickle.dumps(ShardedBloomFilter(pair, "seen", **OPTIONS)))  # noqa: S301 - our own
+    with pytest.raises(RuntimeError, match="with_client"):
+        copy.add("x")
+    with pytest.raises(ValueError, match="2 servers, not on 1"):
+        copy.with_client(pair[:1])
+    assert copy.with_client(pair).add_many(ITEMS) == [True] * 400
+
+
+def test_a_list_of_one_server_is_that_server(bloom: Any, client: redis.Redis) -> None:
+    """The two may be mixed."""
+    assert all(bloom.sharded([client], "seen", **OPTIONS).add_many(ITEMS))
+    assert not any(bloom.sharded(client, "seen", **OPTIONS).add_many(ITEMS))
+
+
+def test_a_filter_made_anew_with_other_shards(bloom: Any, client: redis.Redis) -> None:
+    """Who opened the old one without parameters is told, and then finds its way in the new one."""
+    bloom.sharded(client, "seen", **OPTIONS).add_many(ITEMS)
+    f = bloom.open(client, "seen", "ShardedBloomFilter")
+    assert all(f.contains_many(ITEMS))
+    g = bloom.sharded(client, "seen", **OPTIONS, shards=3)
+    with pytest.raises(FilterMismatchError, match="shards 16, not 3"):
+        g.add("a")
+    f.delete()
+    assert all(g.add_many(ITEMS))
+    assert not any(f.add_many(ITEMS))
+
+
+@pytest.mark.parametrize("way", ["one by one", "in batches"])
+def test_lost_replies_change_no_answer(any_server: Server, way: str) -> None:
+    """One in twenty is lost after the server has executed the call, while shards are being made too."""
+    with losing(any_server.socket, 0.05) as proxy:
+        retry = Retry(NoBackoff(), 20)
+        with redis.Redis(port=proxy.port, retry=retry, protocol=2) as client:
+            f = ShardedBloomFilter(client, "seen", **OPTIONS)
+            told = [f.add(item) for item in ITEMS] if way == "one by one" else f.add_many(ITEMS)
+            assert told == [True] * 400
+            f.clear()
+            assert all(f.add_many(ITEMS))
+            assert not any(f.add_many(ITEMS))
+        assert proxy.lost
 
 
 def test_replies_may_be_decoded(any_server: Server) -> None:
