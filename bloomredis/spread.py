@@ -44,6 +44,9 @@ class Owed(Generic[T]):
     def __reduce__(self) -> tuple[type[Owed[T]], tuple[()]]:
         return Owed, ()  # another process is owed nothing
 
+    def __bool__(self) -> bool:
+        return bool(self._answers)
+
     def keep(self, item: str | bytes, answer: T) -> None:
         """Keep an item's answer, for as long as doubts are remembered."""
         now = time.monotonic()
@@ -153,9 +156,9 @@ class SpreadOperations(FilterOperations):
     # -- items
 
     def add(self, item: Item, *, token: str | None = None) -> Op[bool]:
-        if token is None and self._owed.take(self.encode(item)):
-            return True
-        return (yield from self._route(item, lambda shard: shard.add(item, token=token)))
+        new = yield from self._route(item, lambda shard: shard.add(item, token=token))
+        owed = self._owed.take(self.encode(item)) if token is None and self._owed else None
+        return bool(owed) or new
 
     def contains(self, item: Item) -> Op[bool]:
         return self._route(item, lambda shard: shard.contains(item))

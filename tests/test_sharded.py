@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import pickle
 import random
 import threading
@@ -27,6 +28,7 @@ from bloomredis import (
     FilterLostError,
     FilterMismatchError,
     FilterNotFoundError,
+    OutcomeUnknownError,
     ShardedBloomFilter,
     shards,
 )
@@ -396,6 +398,33 @@ def test_lost_replies_change_no_answer(any_server: Server, way: str) -> None:
             assert all(f.add_many(ITEMS))
             assert not any(f.add_many(ITEMS))
         assert proxy.lost
+
+
+def test_a_token_answers_as_its_call_would_have(bloom: Any, server: Server) -> None:
+    """Whichever object is asked; a batch without enough replicas loses no answer either."""
+    with server.client() as client:
+        f = bloom.sharded(client, "seen", **OPTIONS)
+        f.add_many(ITEMS)
+        waiting = bloom.sharded(client, "seen", **OPTIONS, min_replicas=1, replica_timeout=0.01)
+        with pytest.raises(OutcomeUnknownError) as unknown:
+            waiting.add("e")
+        assert f.add("e", token=unknown.value.token)
+        assert not f.add("e")
+        with pytest.raises(BatchInterruptedError) as interrupted:
+            waiting.add_many(["g", "h", "i"])
+        assert interrupted.value.rest == ["g", "h", "i"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_asks_all_servers(any_server: Server) -> None:
+    """The parent's threads are not there, so it makes its own."""
+    with running(binaries()["valkey-9"]) as second:
+        f = ShardedBloomFilter([any_server.client(), second.client()], "seen", **OPTIONS)
+        assert all(f.add_many(ITEMS))
+        if (child := os.fork()) == 0:
+            os._exit(0 if f.add_many([*ITEMS, "x", "y"]) == [False] * 400 + [True] * 2 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert f.add_many(["x", "y", "z"]) == [False, False, True]
 
 
 def test_replies_may_be_decoded(any_server: Server) -> None:
