@@ -1,6 +1,12 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
-from bloomredis.client import BloomFilter, Claim, RotatingBloomFilter, ScalingBloomFilter
+from bloomredis.client import (
+    BloomFilter,
+    Claim,
+    RotatingBloomFilter,
+    ScalingBloomFilter,
+    ShardedBloomFilter,
+)
 from bloomredis.errors import (
     BatchInterruptedError,
     BloomError,
@@ -31,4 +37,5 @@ __all__ = [
     "RotatingBloomFilter",
     "ScalingBloomFilter",
     "ServerRefusedError",
+    "ShardedBloomFilter",
 ]

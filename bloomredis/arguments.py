@@ -39,12 +39,18 @@ def template(capacity: int | None, error_rate: float | None, layout: str | None)
     """The header of a new filter with these parameters, None if there are none."""
     if layout is not None:
         layouts.check_name(layout)
+    given = parameters(capacity, error_rate)
+    return given and new_header(*given, layout)
+
+
+def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, float] | None:
+    """What a filter can be created with, None if nothing is given."""
+    if capacity is not None and error_rate is not None:
+        return capacity, error_rate
     if capacity is None and error_rate is None:
         return None
-    if capacity is None or error_rate is None:
-        missing = "capacity" if capacity is None else "error_rate"
-        raise ValueError(f"capacity and error_rate go together; {missing} is missing")
-    return new_header(capacity, error_rate, layout)
+    missing = "capacity" if capacity is None else "error_rate"
+    raise ValueError(f"capacity and error_rate go together; {missing} is missing")
 
 
 def new_header(capacity: int, error_rate: float, layout: str | None) -> Header:
@@ -106,13 +112,13 @@ def milliseconds(what: str, seconds: float | timedelta) -> int:
     return math.ceil(seconds * 1000)
 
 
-def on_lost(value: OnLost, new: Header | None) -> OnLost:
+def on_lost(value: OnLost, *, can_create: bool) -> OnLost:
     """What to do about a lost filter: "raise", "recreate", or a callable."""
     if value == "raise" or callable(value):
         return value
     if value != "recreate":
         raise ValueError(f'on_lost must be "raise", "recreate" or a callable, not {value!r}')
-    if new is None:
+    if not can_create:
         raise ValueError('on_lost="recreate" needs capacity and error_rate to create the filter with')
     return value
 

@@ -20,7 +20,7 @@ from collections.abc import (
 )
 from datetime import timedelta
 from itertools import compress
-from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, cast
 
 from bloomredis.arguments import listed
 from bloomredis.batches import async_batches
@@ -32,11 +32,12 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.layers import RotatingOperations, ScalingOperations
+from bloomredis.partitioned import operations
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import At, Op, Step
-from bloomredis.sharded import operations
+from bloomredis.protocol import At, Op, Step, Together
+from bloomredis.sharded import ShardedOperations
 
-__all__ = ["BloomFilter", "Claim", "RotatingBloomFilter", "ScalingBloomFilter"]
+__all__ = ["BloomFilter", "Claim", "RotatingBloomFilter", "ScalingBloomFilter", "ShardedBloomFilter"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,6 +79,8 @@ async def drive(client: AsyncClient, operation: Op[T]) -> T:
 
 
 async def _execute(client: AsyncClient, step: Step) -> Any:
+    if isinstance(step, Together):
+        return await _together(client, step.steps)
     if isinstance(step, At):
         return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if isinstance(step, tuple):
@@ -86,6 +89,14 @@ async def _execute(client: AsyncClient, step: Step) -> Any:
     for command in step:
         pipe.execute_command(*command)
     return await pipe.execute(raise_on_error=False)
+
+
+async def _together(client: AsyncClient, steps: Sequence[Step]) -> list[Any]:
+    told = await asyncio.gather(*(_execute(client, step) for step in steps), return_exceptions=True)
+    for reply in told:
+        if isinstance(reply, BaseException) and not isinstance(reply, Exception):
+            raise reply  # one of them was cancelled from outside
+    return told
 
 
 class _Passenger(Waiting):
@@ -396,12 +407,12 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
         its own client.
         """
-        opened = await drive(self._client, self._operations.opened())
+        opened = await drive(self._client, self._operations.opened(item))
         self._operations.queue_add(opened, pipe, item)
 
     async def queue_contains(self, pipe: AnyPipeline, item: Item) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
-        opened = await drive(self._client, self._operations.opened())
+        opened = await drive(self._client, self._operations.opened(item))
         self._operations.queue_contains(opened, pipe, item)
 
     reserve = run(FilterOperations.reserve)
@@ -429,3 +440,25 @@ class RotatingBloomFilter(BloomFilter):
     @built_by(RotatingOperations)
     def __init__(self, client: AsyncClient, operations: RotatingOperations) -> None:
         Bound.__init__(self, client, operations)
+
+
+class ShardedBloomFilter(BloomFilter):
+    __doc__ = ShardedOperations.__doc__
+    _operations_class = ShardedOperations
+
+    @built_by(ShardedOperations)
+    def __init__(self, client: AsyncClient | Sequence[AsyncClient], operations: ShardedOperations) -> None:
+        operations.over(len(client) if isinstance(client, list | tuple) else 1)
+        Bound.__init__(self, cast("AsyncClient", client), operations)
+
+    @classmethod
+    async def open(cls, client: AsyncClient | Sequence[AsyncClient], name: str) -> Self:
+        """Return a filter whose parameters are read from the server.
+
+        :raises FilterNotFoundError: there is none.
+        :raises FilterLostError: the root is there and a shard is not; a filter that is made with the
+            constructor goes on without it after `reserve()`.
+        """
+        opened = cls(client, name)
+        await opened.reserve()
+        return opened

@@ -44,6 +44,9 @@ class Bound(Generic[C, O]):
         self._check_kind(client)
         if isinstance(client, list | tuple):
             self._check_servers(client, operations)
+            client = client if operations.servers > 1 else client[0]
+        elif isinstance(client, _NoClient):
+            pass
         elif operations.servers > 1:
             raise ValueError(
                 f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
@@ -102,7 +105,7 @@ class _NoClient:
     def execute_command(self, *_: object, **__: object) -> NoReturn:
         raise RuntimeError("a filter that was pickled has no client; give it one: filter.with_client(client)")
 
-    pipeline = execute_command
+    pipeline = __getitem__ = execute_command
 
 
 def presented_as(operation: Callable[..., Any], method: Callable[..., Any]) -> None:

@@ -99,7 +99,7 @@ class StoredBitmap(Stored):
             for (key, layout), (size, ttl) in zip(self.layers, sizes, strict=True)
         ]
 
-    def _meet(self, refusal: Refusal) -> Op[Opened]:
+    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:  # noqa: ARG002 - nothing is compared
         raise self.explained(refusal) if refusal.word == protocol.WRONG_TYPE else refusal
         yield  # what makes it an operation
 

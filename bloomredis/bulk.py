@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,8 @@ class Prepared:
     items: Sequence[Item]
     encoded: Sequence[str | bytes]
     probes: Columns | None
+    parts: Sequence[tuple[Any, Prepared]] = ()
+    """Of a filter in several shards: where a part of the items lives, and how it is sent there."""
 
 
 def prepare(layout: Layout | None, items: Sequence[Item], encoder: Encoder) -> Prepared:
@@ -51,7 +53,11 @@ def prepare(layout: Layout | None, items: Sequence[Item], encoder: Encoder) -> P
 
     :param layout: None for a filter that has no segments, being in several bitmaps.
     """
-    encoded = encoder.encode_all(items)
+    return prepared(layout, items, encoder.encode_all(items))
+
+
+def prepared(layout: Layout | None, items: Sequence[Item], encoded: Sequence[str | bytes]) -> Prepared:
+    """Do so with items that have been encoded."""
     if layout is None or not is_dense(layout, len(items)):
         return Prepared(items, encoded, None)
     return Prepared(items, encoded, columns(layout, encoded))

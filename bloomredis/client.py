@@ -8,10 +8,10 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from itertools import chain, compress
-from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, cast
 
 from bloomredis.arguments import listed
 from bloomredis.batches import batches
@@ -23,9 +23,10 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.layers import RotatingOperations, ScalingOperations
+from bloomredis.partitioned import operations
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import At, Op, Step
-from bloomredis.sharded import operations
+from bloomredis.protocol import At, Op, Step, Together
+from bloomredis.sharded import ShardedOperations
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,6 +35,10 @@ I = TypeVar("I", bound=Item)  # noqa: E741 - the items
 
 WOKEN_TOGETHER: Final = 2
 """Threads of a batch that are woken before each wakes a later one: more would queue for the interpreter."""
+
+
+MOST_HELPERS: Final = 32
+"""Threads, for the whole process, that wait for other servers of a filter on several."""
 
 
 class SyncClient(Protocol):
@@ -65,6 +70,8 @@ def drive(client: SyncClient, operation: Op[T]) -> T:
 
 
 def _execute(client: SyncClient, step: Step) -> Any:
+    if isinstance(step, Together):
+        return _together(client, step.steps)
     if isinstance(step, At):
         return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if isinstance(step, tuple):
@@ -73,6 +80,35 @@ def _execute(client: SyncClient, step: Step) -> Any:
     for command in step:
         pipe.execute_command(*command)
     return pipe.execute(raise_on_error=False)
+
+
+def _together(client: SyncClient, steps: Sequence[Step]) -> list[Any]:
+    """Execute the first step here and the others in threads, or here if no thread is free by then."""
+
+    def outcome(step: Step) -> Any:
+        try:
+            return _execute(client, step)
+        except Exception as error:
+            return error
+
+    helping = [_helpers().submit(outcome, step) for step in steps[1:]]
+    try:
+        told = [outcome(steps[0])]
+        for step, future in zip(steps[1:], helping, strict=True):
+            told.append(outcome(step) if future.cancel() else future.result())
+    finally:  # interrupted or not, nothing goes on unnoticed
+        wait([future for future in helping if not future.cancel()])
+    return told
+
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def _helpers() -> ThreadPoolExecutor:
+    global _pool  # noqa: PLW0603 - one for the process, made when it is first needed
+    if _pool is None:
+        _pool = ThreadPoolExecutor(MOST_HELPERS, thread_name_prefix="bloomredis")
+    return _pool
 
 
 class _Turn(Waiting):
@@ -196,13 +232,15 @@ class _Carriage:
 _carriages: weakref.WeakSet[_Carriage] = weakref.WeakSet()
 
 
-def _reset_carriages() -> None:
+def _after_fork() -> None:
+    global _pool  # noqa: PLW0603 - its threads are the parent's
+    _pool = None
     for carriage in _carriages:
         carriage.reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_carriages)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def run(
@@ -368,12 +406,12 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
         In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
         its own client.
         """
-        opened = drive(self._client, self._operations.opened())
+        opened = drive(self._client, self._operations.opened(item))
         self._operations.queue_add(opened, pipe, item)
 
     def queue_contains(self, pipe: AnyPipeline, item: Item) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
-        opened = drive(self._client, self._operations.opened())
+        opened = drive(self._client, self._operations.opened(item))
         self._operations.queue_contains(opened, pipe, item)
 
     reserve = run(FilterOperations.reserve)
@@ -401,3 +439,25 @@ class RotatingBloomFilter(BloomFilter):
     @built_by(RotatingOperations)
     def __init__(self, client: SyncClient, operations: RotatingOperations) -> None:
         Bound.__init__(self, client, operations)
+
+
+class ShardedBloomFilter(BloomFilter):
+    __doc__ = ShardedOperations.__doc__
+    _operations_class = ShardedOperations
+
+    @built_by(ShardedOperations)
+    def __init__(self, client: SyncClient | Sequence[SyncClient], operations: ShardedOperations) -> None:
+        operations.over(len(client) if isinstance(client, list | tuple) else 1)
+        Bound.__init__(self, cast("SyncClient", client), operations)
+
+    @classmethod
+    def open(cls, client: SyncClient | Sequence[SyncClient], name: str) -> Self:
+        """Return a filter whose parameters are read from the server.
+
+        :raises FilterNotFoundError: there is none.
+        :raises FilterLostError: the root is there and a shard is not; a filter that is made with the
+            constructor goes on without it after `reserve()`.
+        """
+        opened = cls(client, name)
+        opened.reserve()
+        return opened

@@ -14,7 +14,7 @@ import numpy as np
 
 from bloomredis import arguments, bulk, hashing, info, protocol, scripts
 from bloomredis.arguments import listed
-from bloomredis.bitmaps import ForeignLayout, StoredBitmap
+from bloomredis.bitmaps import ForeignLayout
 from bloomredis.caching import LocalCache
 from bloomredis.calls import ADD, CONTAINS, Calls, doubtful
 from bloomredis.claims import Claims, Held
@@ -96,7 +96,7 @@ class FilterOperations:
         local_cache: bool = False,
         local_cache_check: float | timedelta = 1.0,
     ) -> None:
-        under_key = stored(
+        under_key = self._under(
             name,
             capacity=capacity,
             error_rate=error_rate,
@@ -149,6 +149,10 @@ class FilterOperations:
     def unopened(cls, name: str) -> Self:
         """Return the operations of a filter whose parameters are those that are stored."""
         return cls(name)
+
+    def _under(self, name: str, **parameters: Any) -> Stored:
+        """Return what is under the key, nothing being known of it yet."""
+        return stored(name, **parameters)
 
     @property
     def name(self) -> str:
@@ -390,14 +394,12 @@ class FilterOperations:
         """
         return self._claims.extend(held, arguments.milliseconds("lease", lease))
 
-    def assumed(self) -> Opened:
-        """Return what is known of a bitmap without asking the server."""
-        if not isinstance(self._stored, StoredBitmap):
-            raise TypeError(f"{self.name!r} has a header, which has to be read")
-        return self._stored.opened or self._stored.assume()
+    def claim_again(self, held: Held) -> None:
+        """Let the next claim of an item find a claim of ours that the caller was not told of."""
+        self._claims.claim_again(held)
 
-    def opened(self) -> Op[Opened]:
-        """Return what is known of the filter, opening it if it is not yet."""
+    def opened(self, item: Item | None = None) -> Op[Opened]:  # noqa: ARG002 - other filters have several
+        """Return what is known of what an item is put into, opening it if it is not yet."""
         return self._stored.opened or (yield from self._stored.open())
 
     def queue_add(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:

@@ -23,7 +23,7 @@ VERSION: Final = 1
 LAYOUT_CODES: Final = {"classic": 1, "blocked": 2}
 LAYOUT_NAMES: Final = {code: name for name, code in LAYOUT_CODES.items()}
 
-KINDS: Final = ("BloomFilter", "ScalingBloomFilter", "RotatingBloomFilter")
+KINDS: Final = ("BloomFilter", "ScalingBloomFilter", "RotatingBloomFilter", "ShardedBloomFilter")
 """What a header belongs to, by its code: a filter, or the root of something that is made of filters."""
 
 _FORMAT: Final = struct.Struct(">6sBBBBB5sQQd8sQQ")
@@ -35,7 +35,7 @@ class Header:
     """A filter's parameters, its generation (8 random bytes) and the count of items added.
 
     `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` is 0 in the classic
-    layout.
+    layout; `kind` says what follows the header.
     """
 
     layout: str
@@ -98,7 +98,7 @@ def parse(data: bytes, kind: int = 0) -> Header:
             f"it has layout {code}, kind {found}, options {reserved.hex()}, unknown to this release"
         )
     if found != kind:
-        raise ValueError(f"it is that of a {KINDS[found]}, not of a {KINDS[kind]}; open it as what it is")
+        raise ValueError(f"it is that of a {KINDS[found]}, not of a {KINDS[kind]}; use {KINDS[found]}")
     if not (
         hashes >= 1
         and 1 <= bits <= 2**32 - HEADER_BITS

@@ -111,6 +111,24 @@ def spread(name: str, shards: Sequence[FilterInfo]) -> FilterInfo:
     )
 
 
+def sharded(
+    name: str, root: Description, shard: Header, shards: int, parts: Sequence[FilterInfo]
+) -> FilterInfo:
+    """Return what a sharded filter is, of whose shards these have been made."""
+    absent = replace(shard, generation=root.header.generation, created_at=root.header.created_at)
+    empty = describe(name, Description(root.key, absent, 0, 0, root.ttl), 0)
+    together = spread(name, [*parts, *[empty] * (shards - len(parts))])
+    return replace(
+        together,
+        capacity=root.header.capacity,
+        num_bits=shard.num_bits * shards,
+        size_bytes=together.size_bytes + root.size_bytes,
+        ttl=root.ttl,
+        generation=empty.generation,
+        created_at=empty.created_at,
+    )
+
+
 def _summed(parts: Sequence[FilterInfo]) -> FilterInfo:
     count = sum(part.count for part in parts)
     size = sum(part.size_bytes for part in parts)

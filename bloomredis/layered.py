@@ -92,13 +92,13 @@ class StoredChain(StoredBitmap):
         """Delete the bitmaps and begin with the first."""
         yield from self.delete([], [])
 
-    def _meet(self, refusal: Refusal) -> Op[Opened]:
+    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
         """Follow a chain that has grown, or let it grow."""
         if refusal.word == protocol.STALE:
             return self._follow(int(refusal.detail))
         if refusal.word == protocol.FULL:
             return (yield from self._grow())
-        return (yield from super()._meet(refusal))
+        return (yield from super()._meet(refusal, opened))
 
     def _grow(self) -> Op[Opened]:
         # Safe to send again: a chain that has grown since has another cursor.

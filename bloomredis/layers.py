@@ -176,6 +176,6 @@ def _stack(
         new=None if new is None else new.complete(),
         layout=layout,
         ttl=0 if ttl is None else arguments.milliseconds("ttl", ttl),
-        on_lost=on_lost if new is None else arguments.on_lost(on_lost, new.head),
+        on_lost=on_lost if new is None else arguments.on_lost(on_lost, can_create=True),
         wait=wait,
     )

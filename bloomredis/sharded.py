@@ -1,249 +1,212 @@
-"""How a filter is spread over keys and servers: each item has its place in one shard.
-
-A shard is a filter of its own, so what holds for the adds of one item holds here.  A batch is cut into a
-batch for each shard, and the answers are put together again.
-"""
+"""What a sharded filter does: any capacity, in shards that are filters of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from itertools import groupby
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from functools import partial
+from typing import Any
 
-from bloomredis import info
-from bloomredis.arguments import listed
-from bloomredis.bitmaps import ForeignLayout
-from bloomredis.claims import Held
-from bloomredis.errors import BatchInterruptedError
+from bloomredis import arguments, info, layouts
+from bloomredis import shards as plans
 from bloomredis.filter import FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.info import FilterInfo
-from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import At, Op
-from bloomredis.stored import Opened
-
-T = TypeVar("T")
-C = TypeVar("C")
-
-
-@runtime_checkable
-class PartitionedLayout(ForeignLayout, Protocol):
-    """A layout whose system spreads the items over servers and keys."""
-
-    @property
-    def servers(self) -> tuple[Any, ...] | None:
-        """What stands for the servers, None for one."""
-
-    @property
-    def partitions(self) -> int | None:
-        """Keys a server, None for one key that has the filter's own name."""
-
-    def partition(self, encoded: bytes) -> tuple[int, str]:
-        """Return which server an item is on, and what follows the filter's name in its key there."""
+from bloomredis.protocol import Op
+from bloomredis.roots import StoredRoot, StoredShard
+from bloomredis.shards import Root, checked_name, checked_seed, checked_shards
+from bloomredis.spread import Place, SpreadOperations
+from bloomredis.stored import OnLost, Opened
 
 
-def operations(name: str, **options: Any) -> FilterOperations:
-    """Return the operations of a filter with these parameters, of one shard or of several."""
-    layout = options.get("layout")
-    if isinstance(layout, PartitionedLayout) and layout.partitions is not None:
-        return ShardedOperations(name, **options)
-    return FilterOperations(name, **options)
+class Shard(FilterOperations):
+    """The operations of one shard; before its first item comes there is nothing to ask."""
 
+    _stored: StoredShard
 
-class ShardedOperations(FilterOperations):
-    """The operations of a filter in several shards."""
+    def __init__(self, under: StoredShard, **options: Any) -> None:
+        self._shard = under
+        super().__init__(under.name, **options)
 
-    def __init__(self, name: str, *, layout: PartitionedLayout, **options: Any) -> None:
-        super().__init__(name, layout=layout, **options)
-        self._partitioned = layout
-        self._options = {"layout": layout, **options}
-        self._shards: dict[tuple[int, str], FilterOperations] = {}
-        self._owed: dict[bytes, bool] = {}  # new items whose answer an interrupted batch could not give
-        self.servers = len(layout.servers or (None,))
-
-    @property
-    def is_one_bitmap(self) -> bool:
-        return False
-
-    def _shard(self, place: tuple[int, str]) -> FilterOperations:
-        if place not in self._shards:
-            self._shards[place] = FilterOperations(self.name + place[1], **self._options)
-        return self._shards[place]
-
-    def _place(self, encoded: str | bytes) -> tuple[int, str]:
-        return self._partitioned.partition(encoded.encode() if isinstance(encoded, str) else encoded)
-
-    def _places(self) -> list[tuple[int, str]]:
-        """Return every shard that can have an item: those that a checksum can choose."""
-        keys = self._partitioned.partitions or 1
-        period = range(self.servers * keys)
-        return sorted({(number % self.servers, f".{number % keys}") for number in period})
-
-    def _on(self, place: tuple[int, str], operation: Op[T]) -> Op[T]:
-        """Run a shard's operation on its server."""
-        if self.servers == 1:
-            return (yield from operation)
-        try:
-            step = next(operation)
-            while True:
-                try:
-                    reply = yield At(place[0], step)
-                except Exception as error:
-                    step = operation.throw(error)
-                else:
-                    step = operation.send(reply)
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
-        finally:
-            operation.close()
-
-    def _route(self, item: Item, call: Callable[[FilterOperations], Op[T]]) -> Op[T]:
-        place = self._place(self.encode(item))
-        return self._on(place, call(self._shard(place)))
-
-    def _everywhere(self, call: Callable[[FilterOperations], Op[T]]) -> Op[list[T]]:
-        results = []
-        for place in self._places():
-            result = yield from self._on(place, call(self._shard(place)))
-            results.append(result)
-        return results
-
-    def _gathered(
-        self,
-        encoded: Sequence[str | bytes],
-        call: Callable[[FilterOperations, list[int]], Op[list[T]]],
-        answers: list[T | None],
-    ) -> Op[None]:
-        """Call each shard with the places of its part of a batch, in which equal items keep their order.
-
-        What was answered before an error stands in `answers`.
-        """
-        shards = [self._place(item) for item in encoded]
-        for shard, group in groupby(sorted(range(len(encoded)), key=shards.__getitem__), shards.__getitem__):
-            places = list(group)
-            told: Sequence[T] = ()
-            try:
-                told = yield from self._on(shard, call(self._shard(shard), places))
-            except BatchInterruptedError as error:
-                told = error.results
-                raise
-            finally:
-                for place, answer in zip(places, told, strict=False):
-                    answers[place] = answer
-
-    # -- items
-
-    def add(self, item: Item, *, token: str | None = None) -> Op[bool]:
-        if token is None and self._owed.pop(self.encode(item), False):
-            return True
-        return (yield from self._route(item, lambda shard: shard.add(item, token=token)))
+    def _under(self, name: str, **parameters: Any) -> StoredShard:  # noqa: ARG002 - it is there already
+        return self._shard
 
     def contains(self, item: Item) -> Op[bool]:
-        return self._route(item, lambda shard: shard.contains(item))
-
-    def add_encoded(self, encoded: Sequence[str | bytes], items: Sequence[Item]) -> Op[list[bool]]:
-        answers: list[bool | None] = [None] * len(items)
-        try:
-            yield from self._gathered(
-                encoded,
-                lambda shard, places: shard.add_encoded(
-                    [encoded[i] for i in places], [items[i] for i in places]
-                ),
-                answers,
-            )
-        except Exception as error:
-            known = answers.index(None)
-            # Those behind the first one without an answer will be asked about again.
-            self._owed.update((_bytes(encoded[i]), True) for i in range(known, len(items)) if answers[i])
-            reason = error.__cause__ if isinstance(error, BatchInterruptedError) else error
-            if all(answer is None for answer in answers) and not isinstance(error, BatchInterruptedError):
-                raise
-            told = [answer is True for answer in answers[:known]]
-            raise BatchInterruptedError(str(error), told, items[known:]) from reason
-        return [
-            self._owed.pop(_bytes(item), False) or bool(answer)
-            for item, answer in zip(encoded, answers, strict=True)
-        ]
+        if (yield from self._stored.is_absent()):
+            return False
+        return (yield from super().contains(item))
 
     def contains_encoded(self, encoded: Sequence[str | bytes]) -> Op[list[bool]]:
-        answers: list[bool | None] = [None] * len(encoded)
-        yield from self._gathered(
-            encoded, lambda shard, places: shard.contains_encoded([encoded[i] for i in places]), answers
+        if (yield from self._stored.is_absent()):
+            return [False] * len(encoded)
+        return (yield from super().contains_encoded(encoded))
+
+    def check(self, *, noticed: bool) -> Op[Opened]:
+        """Make sure that the shard is there; make a lost one anew if the loss was noticed."""
+        return self._stored.open(noticed=noticed)
+
+
+class ShardedOperations(SpreadOperations):
+    """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers.
+
+    An item lives in one shard, so of any number of concurrent `add(x)` exactly one is told that x was new,
+    as with `BloomFilter`.  A batch goes to all shards at once.  A shard takes memory from its first item on;
+    one that is lost is noticed like a whole filter: `FilterLostError`, until the caller calls `reserve()`,
+    which goes on without the items of that shard, or `clear()`.
+
+    :param client: a client of redis-py or valkey-py; of a cluster, which spreads the shards over its nodes,
+        or of a server; or a list of clients of independent servers, always in the same order.
+    :param name: the key of the root, which records everything; shards are `{name:0:…}`, `{name:1:…}`, ...
+        It must not contain `}`.
+    :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
+        filter is created at first use and a stored one is checked; without, it must exist.
+    :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
+    :param shards: how many, 1 to 4,096; None for what is stored, and for a new filter as many as make
+        none larger than 128 MB, at least 16.
+    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes 6% to 16% less memory;
+        None for what is stored (a new filter gets the default, blocked).
+    :param seed: of the hash that picks the shard; None for what is stored, or the default.
+    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param on_lost: what to do when the filter or a shard that was in use is gone or another one:
+        `"raise"` raises `FilterLostError`; `"recreate"` logs a warning and goes on with what is there
+        now, or a new one; a callable is given the error first, and may raise it.
+    :param retry_safe: let a call that is sent again get the answer of its first execution, so that a
+        lost reply never turns into "already there".
+    :param encode: turns an item into bytes, for items that are not str, bytes or int.
+    :param coalesce: let concurrent calls share round trips: those of tasks in asyncio, where None means
+        True, or of threads other than the main one, where None means False.
+    :param min_replicas: replicas that must have a write before the call returns; fewer raise
+        `OutcomeUnknownError`.  Not with a cluster client.
+    :param replica_timeout: seconds to wait for them.
+    :raises ValueError, TypeError: for bad arguments, before any I/O.
+    """
+
+    _stored: StoredRoot
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        capacity: int | None = None,
+        error_rate: float | None = None,
+        shards: int | None = None,
+        layout: str | None = None,
+        seed: int | None = None,
+        ttl: float | timedelta | None = None,
+        on_lost: OnLost = "raise",
+        retry_safe: bool = True,
+        encode: Callable[[Any], bytes] | None = None,
+        coalesce: bool | None = None,
+        min_replicas: int = 0,
+        replica_timeout: float | timedelta = 1.0,
+    ) -> None:
+        self._wanted: dict[str, Any] = {
+            "shards": None if shards is None else checked_shards(shards),
+            "seed": None if seed is None else checked_seed(seed),
+        }
+        self._options: dict[str, Any] = {
+            "retry_safe": retry_safe,
+            "encode": encode,
+            "min_replicas": min_replicas,
+            "replica_timeout": replica_timeout,
+        }
+        super().__init__(
+            name,
+            capacity=capacity,
+            error_rate=error_rate,
+            layout=layout,
+            ttl=ttl,
+            on_lost=on_lost,
+            coalesce=coalesce,
+            **self._options,
         )
-        return [answer is True for answer in answers]
+
+    def _under(self, name: str, **given: Any) -> StoredRoot:
+        layout, ttl = given["layout"], given["ttl"]
+        if layout is not None:
+            layouts.check_name(layout)
+        made_for = arguments.parameters(given["capacity"], given["error_rate"])
+        plan = made_for and partial(plans.plan, *made_for, layout=layout, **self._wanted)
+        if ttl is not None and plan is None:
+            raise ValueError(
+                "ttl counts from creation, so it needs capacity and error_rate; or call expire()"
+            )
+        return StoredRoot(
+            checked_name(name),
+            plan=plan,
+            layout=layout,
+            wanted=self._wanted,
+            ttl=0 if ttl is None else arguments.milliseconds("ttl", ttl),
+            on_lost=arguments.on_lost(given["on_lost"], can_create=plan is not None),
+            wait=given["wait"],
+        )
+
+    def over(self, servers: int) -> None:
+        """Spread the shards over so many servers; before the first call."""
+        if servers < 1:
+            raise ValueError("a list of clients must have at least one")
+        self.servers = servers
+        self._stored.over(servers)
+
+    def _ready(self) -> Op[None]:
+        if self._stored.opened is None:
+            yield from self._stored.open()
+
+    def _root(self) -> Root:
+        assert self._stored.root is not None  # noqa: S101 - it is ready
+        return self._stored.root
+
+    def _place(self, encoded: bytes) -> Place:
+        root = self._root()
+        number = root.number(encoded)
+        return root.server(number), self._stored.shard(number)
+
+    def _new_shard(self, place: Place) -> Shard:
+        return Shard(place[1], **self._options)
+
+    def _made(self) -> list[Place]:
+        root = self._root()
+        return [(root.server(number), self._stored.shard(number)) for number in self._stored.made()]
+
+    def opened(self, item: Item | None = None) -> Op[Opened]:
+        if item is not None:
+            self._check_one_server()
+            return (yield from self._route(item, FilterOperations.opened))
+        return self._stored.opened or (yield from self._stored.open())
 
     def token_of(self, encoded: str | bytes) -> str | None:
-        return self._shard(self._place(encoded)).token_of(encoded)
-
-    def claim(self, item: Item, lease: float | timedelta, make: Callable[[Held], C]) -> Op[C]:
-        return self._route(item, lambda shard: shard.claim(item, lease, make))
-
-    def claim_many(
-        self, items: Iterable[Item], lease: float | timedelta, make: Callable[[Held], C]
-    ) -> Op[list[C]]:
-        batch = listed(items)
-        answers: list[C | None] = [None] * len(batch)
-        try:
-            yield from self._gathered(
-                self.encode_all(batch),
-                lambda shard, places: shard.claim_many([batch[i] for i in places], lease, make),
-                answers,
-            )
-        except BatchInterruptedError as error:
-            known = answers.index(None)
-            raise BatchInterruptedError(str(error), answers[:known], batch[known:]) from error.__cause__
-        return [claim for claim in answers if claim is not None]
-
-    def commit(self, held: Held) -> Op[None]:
-        return self._route(held.item, lambda shard: shard.commit(held))
-
-    def release(self, held: Held) -> Op[None]:
-        return self._route(held.item, lambda shard: shard.release(held))
-
-    def extend(self, held: Held, lease: float | timedelta) -> Op[None]:
-        return self._route(held.item, lambda shard: shard.extend(held, lease))
-
-    def queue_add(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:  # noqa: ARG002 - a shard's is used
-        shard = self._queued(item)
-        shard.queue_add(shard.assumed(), pipe, item)
-
-    def queue_contains(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:  # noqa: ARG002 - as above
-        shard = self._queued(item)
-        shard.queue_contains(shard.assumed(), pipe, item)
-
-    def _queued(self, item: Item) -> FilterOperations:
-        if self.servers > 1:
-            raise TypeError(f"{self.name!r} is on {self.servers} servers, and a pipeline is on one")
-        return self._shard(self._place(self.encode(item)))
-
-    # -- the filter as a whole
-
-    def opened(self) -> Op[Opened]:
-        yield from self._everywhere(FilterOperations.opened)
-        return self._shard(self._places()[0]).assumed()
+        return super().token_of(encoded) if self._stored.root else None
 
     def reserve(self) -> Op[None]:
-        yield from self._everywhere(FilterOperations.reserve)
+        """Create the filter now, or check the stored one: the root, and the shards that have been made.
+
+        After a `FilterLostError` this takes notice of the loss: what is there now is used from here on, and a
+        lost shard is made anew.  Shards that have no item yet take no memory; each is made when its first
+        item comes.
+
+        :raises FilterMismatchError: the key holds something else; it is left untouched.
+        :raises FilterNotFoundError: it does not exist, and there are no parameters to create it.
+        :raises FilterLostError: the root is there and a shard is not.
+        """
+        noticed = self._stored.is_lost
+        self._stored.forget()
+        yield from self._stored.open(noticed=noticed)
+        yield from self._everywhere(self._made(), lambda shard: _as_shard(shard).check(noticed=noticed))
 
     def info(self) -> Op[FilterInfo]:
-        return info.spread(self.name, (yield from self._everywhere(FilterOperations.info)))
-
-    def approximate_count(self) -> Op[int]:
-        return (yield from self.info()).approximate_count
+        (found,) = yield from self._stored.current()
+        parts = yield from self._everywhere(self._made(), FilterOperations.info)
+        return info.sharded(self.name, found, self._root().shard, self._root().shards, parts)
 
     def clear(self) -> Op[None]:
         self._owed.clear()
-        yield from self._everywhere(FilterOperations.clear)
+        yield from super().clear()
 
     def delete(self) -> Op[bool]:
         self._owed.clear()
-        return any((yield from self._everywhere(FilterOperations.delete)))
-
-    def expire(self, seconds: float | timedelta) -> Op[None]:
-        yield from self._everywhere(lambda shard: shard.expire(seconds))
+        return (yield from super().delete())
 
 
-def _bytes(encoded: str | bytes) -> bytes:
-    return encoded.encode() if isinstance(encoded, str) else encoded
+def _as_shard(operations: FilterOperations) -> Shard:
+    assert isinstance(operations, Shard)  # noqa: S101 - nothing else is made here
+    return operations

@@ -102,21 +102,23 @@ class StoredStack(Missed):
                 yield from self.run(_CONTAINS, opened, [opened.layout.pack_one(b"")], reads=True)
                 return
 
-    def _meet(self, refusal: Refusal) -> Op[Opened]:
+    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
         """Follow a stack that has another layer by now, or give it one; notice that it is gone."""
         if refusal.word == protocol.FULL:
-            return (yield from self._grow())
+            return (yield from self._grow(opened))
         if refusal.word == protocol.CHANGED:
             found = self._parsed(refusal.detail)
             if found.head.generation == self.root.head.generation:
                 return self._accept(found)
         if refusal.word == protocol.DAMAGED:
-            return (yield from self._lose(f"a layer of {self.name!r} has vanished", damaged=True))
+            self._tell(f"a layer of {self.name!r} has vanished", damaged=True)
+            yield from self.clear()
+            return self.opened or (yield from self.open())
         if refusal.word not in LOSSES:
             raise refusal
-        return (yield from self._lose(LOSSES[refusal.word].format(self.name)))
+        return (yield from self._lose(LOSSES[refusal.word].format(self.name), opened))
 
-    def _grow(self) -> Op[Opened]:
+    def _grow(self, opened: Opened) -> Op[Opened]:
         # Safe to send again, and for all that ask for it at once: a stack that has grown has another root.
         known = self.root
         try:
@@ -126,9 +128,9 @@ class StoredStack(Missed):
         try:
             found = yield from self._push(known, following)
         except FilterNotFoundError:
-            return (yield from self._lose(LOSSES[protocol.MISSING].format(self.name)))
+            return (yield from self._lose(LOSSES[protocol.MISSING].format(self.name), opened))
         if found.head.generation != known.head.generation:
-            return (yield from self._lose(LOSSES[protocol.CHANGED].format(self.name)))
+            return (yield from self._lose(LOSSES[protocol.CHANGED].format(self.name), opened))
         return self._accept(found)
 
     def clear(self) -> Op[None]:

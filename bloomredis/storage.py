@@ -40,7 +40,12 @@ def stored(
     if ttl is not None and new is None:
         raise ValueError("ttl counts from creation, so it needs capacity and error_rate; or call expire()")
     return StoredFilter(
-        name, new=new, layout=layout, ttl=lifetime, on_lost=arguments.on_lost(on_lost, new), wait=wait
+        name,
+        new=new,
+        layout=layout,
+        ttl=lifetime,
+        on_lost=arguments.on_lost(on_lost, can_create=new is not None),
+        wait=wait,
     )
 
 

@@ -149,13 +149,13 @@ class Stored(ABC):
                 return (yield from protocol.call(script, every, [opened.identity, *arguments], wait))
             except Refusal as refusal:
                 met = refusal
-            now = yield from self._meet(met)
+            now = yield from self._meet(met, opened)
             if now.layout != opened.layout:
                 raise Outdated
             opened = now
 
     @abstractmethod
-    def _meet(self, refusal: Refusal) -> Op[Opened]:
+    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
         """Deal with a script's refusal, and return what is known now; or raise what the caller is told."""
 
     @abstractmethod
@@ -218,8 +218,13 @@ class Missed(Stored):
         """The class that it belongs to."""
         return KINDS[0]
 
-    def _lose(self, what: str, *, damaged: bool = False) -> Op[Opened]:
-        """Raise `FilterLostError`, or go on with what is there now as `on_lost` says.
+    def _lose(self, what: str, opened: Opened) -> Op[Opened]:  # noqa: ARG002 - a shard is lost but once
+        """Raise `FilterLostError`, or go on with what is there now in the place of `opened`."""
+        self._tell(what)
+        return (yield from self.open())
+
+    def _tell(self, what: str, *, damaged: bool = False) -> None:
+        """Raise `FilterLostError`, or say that it was lost in the way that `on_lost` says.
 
         :param damaged: what is there now is of no use.
         """
@@ -232,9 +237,6 @@ class Missed(Stored):
         if callable(self._on_lost):
             self._on_lost(FilterLostError(message))
         _log.warning("%s; going on with what is there now, or a new one", message)
-        if damaged:
-            yield from self.clear()
-        return self.opened or (yield from self.open())
 
     def compare(self, found: dict[str, object], wanted: dict[str, object]) -> None:
         """Raise `FilterMismatchError` for the first parameter that is not as wanted."""
@@ -279,18 +281,18 @@ class StoredFilter(Missed):
         try:
             found = yield from self.describe()
         except (FilterNotFoundError, FilterMismatchError) as error:
-            yield from self._lose(str(error))
+            yield from self._lose(str(error), opened)
         else:
             if found.header.identity == opened.identity:
                 return [found]
-            yield from self._lose(LOSSES[protocol.CHANGED].format(self.name))
+            yield from self._lose(LOSSES[protocol.CHANGED].format(self.name), opened)
         return [(yield from self.describe())]
 
-    def _meet(self, refusal: Refusal) -> Op[Opened]:
+    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
         """Notice that the generation that this object knows is gone."""
         if refusal.word not in LOSSES:
             raise refusal
-        return (yield from self._lose(LOSSES[refusal.word].format(self.name)))
+        return (yield from self._lose(LOSSES[refusal.word].format(self.name), opened))
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""

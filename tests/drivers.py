@@ -9,6 +9,8 @@ from typing import Any
 import fakeredis
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
 
 import bloomredis
 import bloomredis.asyncio
@@ -22,6 +24,9 @@ class Sync:
 
     def open(self, client: Any, name: str, kind: str = "BloomFilter") -> Any:
         return getattr(bloomredis, kind).open(client, name)
+
+    def sharded(self, client: Any, name: str, **options: Any) -> Any:
+        return bloomredis.ShardedBloomFilter(client, name, **options)
 
     def wait(self, answer: Any) -> Any:
         return answer
@@ -41,6 +46,10 @@ class Asyncio:
         opening = getattr(bloomredis.asyncio, kind).open(self._twin(client), name)
         return _Waited(self._loop, self._loop.run_until_complete(opening))
 
+    def sharded(self, client: Any, name: str, **options: Any) -> Any:
+        made = bloomredis.asyncio.ShardedBloomFilter(self._twin(client), name, **options)
+        return _Waited(self._loop, made)
+
     def wait(self, awaitable: Any) -> Any:
         return self._loop.run_until_complete(awaitable)
 
@@ -49,12 +58,17 @@ class Asyncio:
             self._loop.run_until_complete(client.aclose())
         self._loop.close()
 
-    def _twin(self, client: redis.Redis) -> Any:
+    def _twin(self, client: Any) -> Any:
+        if isinstance(client, list):
+            return [self._twin(each) for each in client]
         twin: Any
         if isinstance(client, fakeredis.FakeRedis):
             twin = fakeredis.FakeAsyncRedis(server=client.connection_pool.connection_kwargs["server"])
         else:
-            twin = redis.asyncio.Redis(unix_socket_path=client.connection_pool.connection_kwargs["path"])
+            options = client.connection_pool.connection_kwargs
+            retries = getattr(options.get("retry"), "_retries", None)
+            retry: Any = {"retry": AsyncRetry(NoBackoff(), 0)} if retries == 0 else {}
+            twin = redis.asyncio.Redis(unix_socket_path=options["path"], db=options.get("db", 0), **retry)
         self._clients.append(twin)
         return twin
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import pty
@@ -326,7 +327,8 @@ BAD_USAGE = {
     "info without url": ["info", "x"],
     "no such filter": ["info", "x", "--url", "memory://"],
     "plan without numbers": ["plan"],
-    "plan beyond a key": ["plan", "--capacity", "10000000000", "--error-rate", "0.01"],
+    "plan of too few shards": ["plan", "--capacity", "10000000000", "--error-rate", "0.01", "--shards", "2"],
+    "plan on no nodes": ["plan", "--capacity", "1000", "--error-rate", "0.01", "--nodes", "0"],
 }
 
 
@@ -493,6 +495,26 @@ def test_plan_is_the_formula() -> None:
     assert fields["num_hashes"] == "7"
     assert fields["size_bytes"] == str(64 + math.ceil(bits / 8))
     assert fields["memory"] == "1.14 MiB"
+
+
+def test_plan_of_a_sharded_filter() -> None:
+    """50 billion bits and k = 16: 47 shards of 127 MiB, of which one of three nodes has 16."""
+    capacity = round(50e9 * math.log(2) / 16)
+    options = ["--capacity", capacity, "--error-rate", 2**-16, "--layout", "classic"]
+    fields = json.loads(printed("plan", *options, "--nodes", 3, "--json"))
+    assert (fields["shards"], fields["num_hashes"], fields["shards_per_node"]) == (47, 16, 16)
+    assert fields["num_bits"] == pytest.approx(50e9, rel=1e-3)
+    assert fields["bytes_per_node"] == 16 * fields["bytes_per_shard"]
+    text = printed("plan", *options).decode()
+    assert dict(line.split(None, 1) for line in text.splitlines())["memory_per_node"] == "5.82 GiB"
+
+
+def test_plan_with_shards() -> None:
+    """A small filter is planned in shards when they are asked for."""
+    options = ["--capacity", 1000, "--error-rate", 0.01, "--json"]
+    assert json.loads(printed("plan", *options, "--shards", 5))["shards"] == 5
+    assert json.loads(printed("plan", *options, "--nodes", 2))["shards_per_node"] == 8
+    assert "shards" not in json.loads(printed("plan", *options))
 
 
 def test_info(server: Server) -> None:

@@ -14,7 +14,7 @@ import redis.asyncio
 from redis.cluster import ClusterNode
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter
+from bloomredis import BloomFilter, FilterLostError, ShardedBloomFilter
 from tests.servers import binaries, running
 
 NAMES = ["seen", "tag{ged}", "{ged}"]
@@ -85,6 +85,46 @@ def test_the_asyncio_cluster_client(cluster_port: int, cluster: Any) -> None:
         async with redis.asyncio.RedisCluster(startup_nodes=nodes) as client:
             f = bloomredis.asyncio.BloomFilter(client, "seen", capacity=1000, error_rate=1e-6)
             assert sum(await asyncio.gather(*(f.add(f"{i % 50}") for i in range(100)))) == 50
+            pipe = client.pipeline()
+            for item in ("x", "y", "x"):
+                await f.queue_add(pipe, item)
+            assert await pipe.execute() == [1, 1, 0]
+
+    asyncio.run(main())
+
+
+def test_a_sharded_filter(cluster: Any) -> None:
+    """All calls work, and a batch is one pipeline to all nodes; a shard that is lost is noticed."""
+    f = ShardedBloomFilter(cluster, "seen", capacity=1000, error_rate=1e-6)
+    assert f.add_many([*range(300), 0]) == [True] * 300 + [False]
+    g = ShardedBloomFilter.open(cluster, "seen")
+    assert g.contains_many([5, 1000]) == [True, False]
+    assert g.load(range(500)) == 500
+    assert f.info().count == 500
+    pipe = cluster.pipeline()
+    for item in (1000, 1000, 1001):
+        g.queue_add(pipe, item)
+    assert pipe.execute() == [1, 0, 1]
+    f.expire(100)
+    (shard,) = cluster.keys("{seen:7:*}")
+    assert cluster.pttl(shard) > 0
+    cluster.delete(shard)
+    with pytest.raises(FilterLostError):
+        f.reserve()
+    f.clear()
+    assert all(f.add_many(range(300)))
+    assert f.delete()
+
+
+def test_a_sharded_filter_in_asyncio(cluster_port: int, cluster: Any) -> None:
+    """Tasks share round trips to all nodes."""
+
+    async def main() -> None:
+        nodes: list[Any] = [redis.asyncio.cluster.ClusterNode("127.0.0.1", cluster_port)]
+        async with redis.asyncio.RedisCluster(startup_nodes=nodes) as client:
+            f = bloomredis.asyncio.ShardedBloomFilter(client, "seen", capacity=1000, error_rate=1e-6)
+            assert sum(await asyncio.gather(*(f.add(f"{i % 50}") for i in range(100)))) == 50
+            assert await f.add_many(range(100, 400)) == [True] * 300
             pipe = client.pipeline()
             for item in ("x", "y", "x"):
                 await f.queue_add(pipe, item)

@@ -52,6 +52,8 @@ BLOCKED = bytes.fromhex(next(c["hex"] for c in VECTORS["headers"] if c["fields"]
         (7, 9, "layout 9"),
         (8, 0, "num_hashes 0"),
         (9, 1, "blocks_per_item 1"),
+        (10, 3, "use ShardedBloomFilter"),
+        (10, 200, "kind 200"),
         (12, 1, "options"),
         (16, 1, "num_bits"),
         (32, 0xFF, "error_rate"),

@@ -123,3 +123,79 @@ def test_a_corrupted_header_is_a_mismatch(reply: list[Any]) -> None:
 
     with pytest.raises(FilterMismatchError):
         play(FilterOperations("f").reserve(), [reply])
+
+
+# -- side by side
+
+
+def asking(*commands: Any) -> Op[Any]:
+    """Ask for one thing after another, and answer with what was told."""
+    told = []
+    for command in commands:
+        try:
+            told.append((yield command))
+        except redis.ConnectionError:
+            told.append("no answer")
+    return told
+
+
+A, B, C = ("GET", "a"), ("GET", "b"), ("GET", "c")
+
+
+def test_what_is_asked_for_together_travels_together() -> None:
+    """Commands and lists are merged into one list, and cut apart again; a last one alone stays alone."""
+    answers, sent = play(
+        protocol.side_by_side([asking(A, B), asking([A, C]), asking(C)]), [[1, 2, 3, 4], "the b"]
+    )
+    assert sent == [[A, A, C, C], B]
+    assert answers == [[1, "the b"], [[2, 3]], [4]]
+
+
+def test_an_error_reaches_the_operation_that_asked() -> None:
+    """One reply is thrown into its operation, inside a list it stays a value; one of all reaches all."""
+    lost, refused = redis.ConnectionError("gone"), redis.ResponseError("no")
+    answers, _ = play(
+        protocol.side_by_side([asking(A, B), asking([A, B]), asking(C)]), [[lost, 1, refused, refused], 2]
+    )
+    assert answers == [["no answer", 2], [[1, refused]], refused]
+    answers, _ = play(protocol.side_by_side([asking(A), asking(B)]), [lost])
+    assert answers == [["no answer"], ["no answer"]]
+
+
+def test_each_server_gets_its_own_list() -> None:
+    """Those of several servers are asked at once; what one of them refuses concerns its operations alone."""
+    lost = redis.ConnectionError("gone")
+    operations = [protocol.at(1, asking(A, B)), protocol.at(0, asking(C)), protocol.at(1, asking(C))]
+    answers, sent = play(protocol.side_by_side(operations), [[lost, [3]], 4])
+    assert sent == [protocol.Together([protocol.At(1, [A, C]), protocol.At(0, [C])]), protocol.At(1, B)]
+    assert answers == [["no answer", 4], [3], ["no answer"]]
+
+
+def test_a_step_that_names_its_server_goes_there() -> None:
+    """An operation that runs on one server may ask another."""
+    answers, sent = play(protocol.at(1, asking(A, protocol.At(0, B))), [1, 2])
+    assert sent == [protocol.At(1, A), protocol.At(0, B)]
+    assert answers == [1, 2]
+
+
+def test_no_more_than_wanted_are_under_way() -> None:
+    """The next one begins when one has ended."""
+    answers, sent = play(protocol.side_by_side([asking(A), asking(B), asking(C)], most=2), [[1, 2], 3])
+    assert sent == [[A, B], C]
+    assert answers == [[1], [2], [3]]
+
+
+def test_all_are_told_of_an_end() -> None:
+    """A driver that is interrupted closes the operations under way, each of which learns of it."""
+    told = []
+
+    def waiting() -> Op[None]:
+        try:
+            yield A
+        finally:
+            told.append("closed")
+
+    together = protocol.side_by_side([waiting(), waiting()])
+    next(together)
+    together.close()
+    assert told == ["closed"] * 2

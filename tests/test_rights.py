@@ -18,7 +18,7 @@ import redis.asyncio
 
 import bloomredis.asyncio
 import bloomredis.client
-from bloomredis import BloomFilter, OutcomeUnknownError, ServerRefusedError
+from bloomredis import BloomFilter, OutcomeUnknownError, ServerRefusedError, ShardedBloomFilter
 from tests.conftest import BINARIES, REAL
 from tests.servers import Server, running
 from tests.tls import Certificate, with_tls
@@ -79,6 +79,20 @@ def whole_api(client: Any) -> set[str]:
     assert all(f.snapshot().contains_many(LOADED))
     f.clear()
     assert f.delete()
+    sharded = Watched(ShardedBloomFilter, used).open
+    f = Watched(ShardedBloomFilter(client, "seen", ttl=100, **OPTIONS), used)
+    assert list(f.dedupe(["a", "b", "a"])) == ["a", "b"]
+    with f.claim("c", 9) as claim:
+        assert claim
+    f.expire(50)
+    assert f.load(LOADED) == len(LOADED)
+    assert all(sharded(client, "seen").contains_many(["a", *LOADED]))
+    with client.pipeline(transaction=False) as pipe:
+        f.queue_add(pipe, "d")
+        assert pipe.execute() == [1]
+    assert f.info().count == 504
+    f.clear()
+    assert f.delete()
     classic = BloomFilter(client, "seen", layout="classic", **OPTIONS)
     assert classic.add("a")
     assert classic.contains("a")
@@ -121,6 +135,20 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     assert all((await f.snapshot()).contains_many(LOADED))
     await f.clear()
     assert await f.delete()
+    sharded = Watched(bloomredis.asyncio.ShardedBloomFilter, used).open
+    f = Watched(bloomredis.asyncio.ShardedBloomFilter(client, "seen", ttl=100, **OPTIONS), used)
+    assert [item async for item in f.dedupe(["a", "b", "a"])] == ["a", "b"]
+    async with f.claim("c", 9) as claim:
+        assert claim
+    await f.expire(50)
+    assert await f.load(LOADED) == len(LOADED)
+    assert all(await (await sharded(client, "seen")).contains_many(["a", *LOADED]))
+    async with client.pipeline(transaction=False) as pipe:
+        await f.queue_add(pipe, "d")
+        assert await pipe.execute() == [1]
+    assert (await f.info()).count == 504
+    await f.clear()
+    assert await f.delete()
     classic = bloomredis.asyncio.BloomFilter(client, "seen", layout="classic", **OPTIONS)
     assert await classic.add("a")
     assert await classic.contains("a")
@@ -142,8 +170,13 @@ def run_asyncio(url: str) -> set[str]:
 
 
 RUNS: Final = {
-    "sync": (run_sync, public(BloomFilter, bloomredis.client.Claim)),
-    "asyncio": (run_asyncio, public(bloomredis.asyncio.BloomFilter, bloomredis.asyncio.Claim)),
+    "sync": (run_sync, public(BloomFilter, ShardedBloomFilter, bloomredis.client.Claim)),
+    "asyncio": (
+        run_asyncio,
+        public(
+            bloomredis.asyncio.BloomFilter, bloomredis.asyncio.ShardedBloomFilter, bloomredis.asyncio.Claim
+        ),
+    ),
 }
 
 
@@ -153,6 +186,14 @@ def acl_rule() -> list[str]:
     found = re.search(r"ACL SETUSER worker on >secret (.*?)\n```", readme, re.DOTALL)
     assert found
     return found[1].replace("\\\n", " ").split()
+
+
+def sharded_rule() -> str:
+    """Return what the README adds to it for a sharded filter."""
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    found = re.search(r"A `ShardedBloomFilter` needs `(~\S+)` besides", readme)
+    assert found
+    return found[1]
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +209,8 @@ def place(request: pytest.FixtureRequest, certificate: Certificate) -> Iterator[
     with running(BINARIES[name]) if way == "unix" else with_tls(BINARIES[name], certificate) as found:
         server, port = (found, None) if isinstance(found, Server) else found
         with server.client() as admin:
-            admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", *acl_rule())
+            rule = [*acl_rule(), sharded_rule()]
+            admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", *rule)
         host = f"rediss://worker:secret@127.0.0.1:{port}?ssl_ca_certs={certificate.authority}"
         yield server, host if port else server.url.replace("unix://", "unix://worker:secret@")
 

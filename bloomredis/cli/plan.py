@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Annotated
 
 import typer
 
-from bloomredis import arguments, layouts
+from bloomredis import arguments, layouts, shards, sizing
 from bloomredis.cli.output import show, write
+from bloomredis.shards import Root
+
+Fields = dict[str, int | float | str]
 
 
 def plan(
@@ -18,17 +22,48 @@ def plan(
     layout: Annotated[
         str | None, typer.Option(help=f"One of {', '.join(layouts.NAMES)}; {layouts.DEFAULT} if not given.")
     ] = None,
+    count: Annotated[
+        int | None, typer.Option("--shards", help="Plan a ShardedBloomFilter with so many shards.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Plan a ShardedBloomFilter on so many nodes or servers.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the size of a filter, without a server."""
-    fields = _plan(capacity, error_rate, layout)
+    """Print the size of a filter, without a server: of a sharded one if one key cannot hold it."""
+    rate = sizing.checked_error_rate(error_rate)
+    if count is None and nodes is None and sizing.classic_bits(capacity, rate) <= sizing.MAX_BITS:
+        fields = _plan(capacity, rate, layout)
+        sizes = {"memory": "size_bytes"}
+    else:
+        fields = sharded_fields(shards.plan(capacity, rate, shards=count, layout=layout), nodes or 1)
+        sizes = {"memory": "size_bytes", "memory_per_node": "bytes_per_node"}
     if as_json:
         write(json.dumps(fields).encode() + b"\n")
     else:
-        show(fields | {"memory": _human(float(fields["size_bytes"]))})
+        show(fields | {what: _human(float(fields[field])) for what, field in sizes.items()})
 
 
-def _plan(capacity: int, error_rate: float, layout: str | None) -> dict[str, int | float | str]:
+def sharded_fields(root: Root, nodes: int) -> Fields:
+    """Return what is to be known of a sharded filter; of the nodes, that with the most shards."""
+    each, most = root.shard.size_bytes, math.ceil(root.shards / nodes)
+    bits = root.head.num_bits * root.shards
+    return {
+        "layout": root.head.layout,
+        "shards": root.shards,
+        "num_bits": bits,
+        "num_hashes": root.head.num_hashes,
+        "bits_per_item": round(bits / root.head.capacity, 2),
+        "bits_per_shard": root.head.num_bits,
+        "bytes_per_shard": each,
+        "nodes": nodes,
+        "shards_per_node": most,
+        "bytes_per_node": each * most,
+        "size_bytes": each * root.shards + shards.ROOT_BYTES + 8 * root.shards,
+    }
+
+
+def _plan(capacity: int, error_rate: float, layout: str | None) -> Fields:
     head = arguments.new_header(capacity, error_rate, layout)
     return {
         "layout": head.layout,

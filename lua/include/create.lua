@@ -8,7 +8,7 @@ end
 -- The error reply for a template of a header that cannot be stored, nil for a good one.
 local function check_template(template)
   if #template ~= HEADER_BYTES or template:sub(1, 7) ~= 'bloomr\1' or template:byte(9) < 1
-    or read_u64(template, 17) < 1 or read_u64(template, 17) > 2 ^ 32 - HEADER_BYTES * 8 then
+    or template:byte(11) ~= 0 or read_u64(template, 17) < 1 or read_u64(template, 17) > 2 ^ 32 - HEADER_BYTES * 8 then
     return redis.error_reply('BLOOMARGUMENT the header to store is malformed')
   end
 end
