@@ -18,7 +18,15 @@ import redis.asyncio
 
 import bloomredis.asyncio
 import bloomredis.client
-from bloomredis import BloomFilter, OutcomeUnknownError, ServerRefusedError, ShardedBloomFilter
+from bloomredis import (
+    BloomFilter,
+    OutcomeUnknownError,
+    RotatingBloomFilter,
+    ScalingBloomFilter,
+    ServerRefusedError,
+    ShardedBloomFilter,
+)
+from bloomredis.header import KINDS
 from tests.conftest import BINARIES, REAL
 from tests.servers import Server, running
 from tests.tls import Certificate, with_tls
@@ -79,20 +87,7 @@ def whole_api(client: Any) -> set[str]:
     assert all(f.snapshot().contains_many(LOADED))
     f.clear()
     assert f.delete()
-    sharded = Watched(ShardedBloomFilter, used).open
-    f = Watched(ShardedBloomFilter(client, "seen", ttl=100, **OPTIONS), used)
-    assert list(f.dedupe(["a", "b", "a"])) == ["a", "b"]
-    with f.claim("c", 9) as claim:
-        assert claim
-    f.expire(50)
-    assert f.load(LOADED) == len(LOADED)
-    assert all(sharded(client, "seen").contains_many(["a", *LOADED]))
-    with client.pipeline(transaction=False) as pipe:
-        f.queue_add(pipe, "d")
-        assert pipe.execute() == [1]
-    assert f.info().count == 504
-    f.clear()
-    assert f.delete()
+    other_kinds(client, used)
     classic = BloomFilter(client, "seen", layout="classic", **OPTIONS)
     assert classic.add("a")
     assert classic.contains("a")
@@ -135,6 +130,43 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     assert all((await f.snapshot()).contains_many(LOADED))
     await f.clear()
     assert await f.delete()
+    await other_kinds_asyncio(client, used)
+    classic = bloomredis.asyncio.BloomFilter(client, "seen", layout="classic", **OPTIONS)
+    assert await classic.add("a")
+    assert await classic.contains("a")
+    assert await classic.delete()
+    return used
+
+
+def other_kinds(client: Any, used: set[str]) -> None:
+    """Use what the other classes have of their own."""
+    sharded = Watched(ShardedBloomFilter, used).open
+    f = Watched(ShardedBloomFilter(client, "seen", ttl=100, **OPTIONS), used)
+    assert list(f.dedupe(["a", "b", "a"])) == ["a", "b"]
+    with f.claim("c", 9) as claim:
+        assert claim
+    f.expire(50)
+    assert f.load(LOADED) == len(LOADED)
+    assert all(sharded(client, "seen").contains_many(["a", *LOADED]))
+    with client.pipeline(transaction=False) as pipe:
+        f.queue_add(pipe, "d")
+        assert pipe.execute() == [1]
+    assert f.info().count == 504
+    f.clear()
+    assert f.delete()
+    grown = Watched(ScalingBloomFilter(client, "seen", capacity=100, error_rate=1e-6), used)
+    assert sum(grown.add_many(LOADED)) == len(LOADED)
+    grown.expire(50)
+    assert len(grown.info().layers) == 3
+    grown.clear()
+    assert grown.delete()
+    recent = Watched(RotatingBloomFilter(client, "seen", window=60, **OPTIONS), used)
+    assert recent.add_many(["a", "a"]) == [True, False]
+    assert recent.delete()
+
+
+async def other_kinds_asyncio(client: Any, used: set[str]) -> None:
+    """Do the same with the asyncio classes."""
     sharded = Watched(bloomredis.asyncio.ShardedBloomFilter, used).open
     f = Watched(bloomredis.asyncio.ShardedBloomFilter(client, "seen", ttl=100, **OPTIONS), used)
     assert [item async for item in f.dedupe(["a", "b", "a"])] == ["a", "b"]
@@ -149,11 +181,17 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     assert (await f.info()).count == 504
     await f.clear()
     assert await f.delete()
-    classic = bloomredis.asyncio.BloomFilter(client, "seen", layout="classic", **OPTIONS)
-    assert await classic.add("a")
-    assert await classic.contains("a")
-    assert await classic.delete()
-    return used
+    grown = Watched(
+        bloomredis.asyncio.ScalingBloomFilter(client, "seen", capacity=100, error_rate=1e-6), used
+    )
+    assert sum(await grown.add_many(LOADED)) == len(LOADED)
+    await grown.expire(50)
+    assert len((await grown.info()).layers) == 3
+    await grown.clear()
+    assert await grown.delete()
+    recent = Watched(bloomredis.asyncio.RotatingBloomFilter(client, "seen", window=60, **OPTIONS), used)
+    assert await recent.add_many(["a", "a"]) == [True, False]
+    assert await recent.delete()
 
 
 def run_sync(url: str) -> set[str]:
@@ -170,12 +208,10 @@ def run_asyncio(url: str) -> set[str]:
 
 
 RUNS: Final = {
-    "sync": (run_sync, public(BloomFilter, ShardedBloomFilter, bloomredis.client.Claim)),
+    "sync": (run_sync, public(*(getattr(bloomredis, kind) for kind in KINDS), bloomredis.Claim)),
     "asyncio": (
         run_asyncio,
-        public(
-            bloomredis.asyncio.BloomFilter, bloomredis.asyncio.ShardedBloomFilter, bloomredis.asyncio.Claim
-        ),
+        public(*(getattr(bloomredis.asyncio, kind) for kind in KINDS), bloomredis.asyncio.Claim),
     ),
 }
 
