@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BloomFilter, layouts, scripts
+from bloomredis import BloomFilter, RotatingBloomFilter, ScalingBloomFilter, layouts, scripts
 from tests.servers import Server
 
 RANDOM = random.Random(1)
@@ -264,3 +264,92 @@ def test_a_bad_time_to_live_for_reserve(stored: tuple[redis.Redis, bytes], ttl: 
     with pytest.raises(redis.ResponseError):
         client.eval(scripts.load("reserve").text, 1, b"other", head + bytes(8), *ttl)
     assert not client.exists("other")
+
+
+Call = tuple[str, list[bytes], list[Any]]
+
+
+@pytest.fixture(params=["scaling", "rotating"])
+def stacked(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[redis.Redis, dict[str, Call]]]:
+    """A client whose server has a stack, and good calls of each script that takes one."""
+    with server.client() as client:
+        f: Any = (
+            ScalingBloomFilter(client, "seen", capacity=10, error_rate=1e-6)
+            if request.param == "scaling"
+            else RotatingBloomFilter(client, "seen", capacity=40, error_rate=1e-6, window=3600)
+        )
+        f.add_many(range(25))
+        opened = f._operations._stored.opened
+        root = f._operations._stored.root
+        item, extra, first = opened.layout.pack_one(b"x"), list(opened.extra), [opened.identity]
+        following = root.following()
+        header = following.layer(following.newest).pack()
+        layers = [opened.key, *extra[1:]]
+        yield (
+            client,
+            {
+                "add": ("add", [opened.key, *extra], [*first, item]),
+                "contains": ("contains", [opened.key, *extra], [*first, item]),
+                "claim": ("claim", [opened.key, CLAIM, *extra], [*first, item, 1000, OWNER]),
+                "commit": ("commit", [opened.key, CLAIM, *extra], [*first, item, OWNER]),
+                "delete": ("delete", [opened.key, *extra], first),
+                "expire": ("expire", [opened.key, *extra], [*first, 1000]),
+                "push": (
+                    "push",
+                    [b"seen", b"{seen}:layer:9", *layers],
+                    [root.pack(), following.template(), header, 0],
+                ),
+            },
+        )
+
+
+def all_of_it(client: redis.Redis) -> dict[bytes, bytes | None]:
+    return {key: client.dump(key) for key in client.scan_iter()}
+
+
+def mutants(call: Call) -> Iterator[Call]:
+    """Make calls that cannot be right of one that is."""
+    verb, keys, values = call
+    known, rest = values[0], values[1:]
+    checked = 16 + int.from_bytes(known[8:16]) if verb in ("delete", "expire") else len(known)
+    for at in [*range(8), 15, *RANDOM.sample(range(16, checked), 12)]:
+        yield verb, keys, [known[:at] + bytes([known[at] ^ 0x5A]) + known[at + 1 :], *rest]
+    for length in (0, 1, 15, 16, 17, 56, len(known) - 1):
+        yield verb, keys, [known[:length], *rest]
+    yield verb, keys, [known + b"\0", *rest]
+    for count in range(len(keys)):
+        yield verb, keys[:count], values
+    if verb not in ("delete", "expire", "push"):
+        yield verb, [*keys[:-2], keys[-1], keys[-2]], values
+        packed_item = rest[0]
+        for wrong in (
+            b"",
+            packed_item[:-1],
+            packed_item + b"\0",
+            b"\xff" * len(packed_item),
+            packed_item * 2000,
+        ):
+            yield verb, keys, [known, wrong, *rest[1:]]
+    if verb == "push":
+        for at in range(1, 3):
+            yield verb, keys, [known, *(b"x" if i == at else value for i, value in enumerate(values) if i)]
+        yield verb, keys, [*values[:3], "soon"]
+
+
+@pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit", "delete", "expire", "push"])
+def test_calls_on_a_stack_that_cannot_be_right(
+    stacked: tuple[redis.Redis, dict[str, Call]], verb: str
+) -> None:
+    """Each is refused, or told what is there, and nothing is changed."""
+    client, calls = stacked
+    before = all_of_it(client)
+    for mutant, keys, values in mutants(calls[verb]):
+        text = scripts.load(mutant, layered=True).text
+        try:
+            reply = client.eval(text, len(keys), *keys, *values)
+        except redis.ResponseError:
+            reply = None
+        assert reply is None or verb == "push", (mutant, keys, values)
+        assert all_of_it(client) == before
+    _, keys, values = calls[verb]
+    assert client.eval(scripts.load(verb, layered=True).text, len(keys), *keys, *values) is not None

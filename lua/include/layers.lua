@@ -61,7 +61,8 @@ local function open_stack(keys, identity)
       local key = i == 0 and keys[1] or keys[#keys - others + i]
       local first = described + (shared and 0 or i * PARAMETERS_BYTES)
       local header = redis.pcall('GETRANGE', key, 0, HEADER_BYTES - 1)
-      if type(header) == 'table' or header:sub(1, PARAMETERS_BYTES) ~= identity:sub(first, first + PARAMETERS_BYTES - 1) then
+      local expected = identity:sub(first, first + PARAMETERS_BYTES - 1) .. root:sub(-8 * i - 8, -8 * i - 1)
+      if type(header) == 'table' or header:sub(1, IDENTITY_BYTES) ~= expected then
         return nil, redis.error_reply('BLOOMDAMAGED ' .. key)
       end
       local layer = newest
