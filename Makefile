@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/bloomredis demo
 
 test: $(READY)
-	BLOOMREDIS_CLIENTS=required $(BIN)/pytest
+	BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .
