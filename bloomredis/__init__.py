@@ -1,6 +1,6 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
-from bloomredis.client import BloomFilter, Claim
+from bloomredis.client import BloomFilter, Claim, CountingBloomFilter
 from bloomredis.errors import (
     BatchInterruptedError,
     BloomError,
@@ -20,6 +20,7 @@ __all__ = [
     "BloomFilter",
     "Claim",
     "ClaimLostError",
+    "CountingBloomFilter",
     "FilterInfo",
     "FilterLostError",
     "FilterMismatchError",

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from bloomredis import layouts, sizing
 from bloomredis.bitmaps import ForeignLayout
-from bloomredis.header import MAX_HASHES, Header
+from bloomredis.header import COUNTING, FILTER, MAX_HASHES, Header
 from bloomredis.protocol import Wait
 from bloomredis.stored import OnLost
 
@@ -33,7 +33,9 @@ def listed(items: Iterable[T]) -> list[T]:
     return list(items)
 
 
-def template(capacity: int | None, error_rate: float | None, layout: str | None) -> Header | None:
+def template(
+    capacity: int | None, error_rate: float | None, layout: str | None, kind: int = FILTER
+) -> Header | None:
     """The header of a new filter with these parameters, None if there are none."""
     if layout is not None:
         layouts.check_name(layout)
@@ -42,14 +44,18 @@ def template(capacity: int | None, error_rate: float | None, layout: str | None)
     if capacity is None or error_rate is None:
         missing = "capacity" if capacity is None else "error_rate"
         raise ValueError(f"capacity and error_rate go together; {missing} is missing")
-    return new_header(capacity, error_rate, layout)
+    return new_header(capacity, error_rate, layout, kind)
 
 
-def new_header(capacity: int, error_rate: float, layout: str | None) -> Header:
+def new_header(capacity: int, error_rate: float, layout: str | None, kind: int = FILTER) -> Header:
     """The header of a new filter; `ValueError` if one key cannot hold it."""
     count = sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
-    planned = layouts.plan(layout or layouts.DEFAULT, count, rate)
+    planned = (
+        layouts.plan_counting(count, rate)
+        if kind == COUNTING
+        else layouts.plan(layout or layouts.DEFAULT, count, rate)
+    )
     if planned.num_hashes > MAX_HASHES:
         raise ValueError(
             f"error_rate {rate} needs {planned.num_hashes} hashes an item; "
@@ -63,6 +69,7 @@ def new_header(capacity: int, error_rate: float, layout: str | None) -> Header:
         error_rate=rate,
         generation=bytes(8),
         blocks_per_item=planned.blocks_per_item,
+        kind=kind,
     )
 
 

@@ -28,6 +28,7 @@ from bloomredis.binding import Bound, built_by, documented_by, is_asyncio, prese
 from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
+from bloomredis.counting import CountingOperations
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
@@ -35,7 +36,7 @@ from bloomredis.pipelines import AnyPipeline
 from bloomredis.protocol import At, Op, Step
 from bloomredis.sharded import operations
 
-__all__ = ["BloomFilter", "Claim"]
+__all__ = ["BloomFilter", "Claim", "CountingBloomFilter"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -207,7 +208,7 @@ class _Carriage:
 
 
 def run(
-    operation: Callable[Concatenate[FilterOperations, P], Op[T]],
+    operation: Callable[Concatenate[Any, P], Op[T]],
 ) -> Callable[Concatenate[BloomFilter, P], Coroutine[Any, Any, T]]:
     """Return the coroutine method that executes an operation."""
 
@@ -274,9 +275,13 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
 
     @built_by(FilterOperations, operations)
     def __init__(self, client: AsyncClient, operations: FilterOperations) -> None:
-        if not is_asyncio(client):
-            raise TypeError(f"{type(client).__name__} is no asyncio client; use bloomredis.BloomFilter")
+        self._check_client(client)
         super().__init__(client, operations)
+
+    @classmethod
+    def _check_client(cls, client: AsyncClient) -> None:
+        if not is_asyncio(client):
+            raise TypeError(f"{type(client).__name__} is no asyncio client; use bloomredis.{cls.__name__}")
 
     def _bind(self) -> None:
         operations = self._operations
@@ -408,3 +413,14 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
     clear = run(FilterOperations.clear)
     delete = run(FilterOperations.delete)
     expire = run(FilterOperations.expire)
+
+
+class CountingBloomFilter(BloomFilter):
+    __doc__ = CountingOperations.__doc__
+
+    @built_by(CountingOperations)
+    def __init__(self, client: AsyncClient, operations: FilterOperations) -> None:
+        self._check_client(client)
+        Bound.__init__(self, client, operations)
+
+    remove = run(CountingOperations.remove)

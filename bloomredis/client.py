@@ -19,6 +19,7 @@ from bloomredis.binding import Bound, built_by, documented_by, is_asyncio, prese
 from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
+from bloomredis.counting import CountingOperations
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
@@ -205,7 +206,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(
-    operation: Callable[Concatenate[FilterOperations, P], Op[T]],
+    operation: Callable[Concatenate[Any, P], Op[T]],
 ) -> Callable[Concatenate[BloomFilter, P], T]:
     """Return the method that executes an operation at once."""
 
@@ -255,11 +256,15 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
 
     @built_by(FilterOperations, operations)
     def __init__(self, client: SyncClient, operations: FilterOperations) -> None:
+        self._check_client(client)
+        super().__init__(client, operations)
+
+    @classmethod
+    def _check_client(cls, client: SyncClient) -> None:
         if is_asyncio(client):
             raise TypeError(
-                f"{type(client).__name__} is an asyncio client; use bloomredis.asyncio.BloomFilter"
+                f"{type(client).__name__} is an asyncio client; use bloomredis.asyncio.{cls.__name__}"
             )
-        super().__init__(client, operations)
 
     def _bind(self) -> None:
         operations = self._operations
@@ -382,3 +387,14 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
     clear = run(FilterOperations.clear)
     delete = run(FilterOperations.delete)
     expire = run(FilterOperations.expire)
+
+
+class CountingBloomFilter(BloomFilter):
+    __doc__ = CountingOperations.__doc__
+
+    @built_by(CountingOperations)
+    def __init__(self, client: SyncClient, operations: FilterOperations) -> None:
+        self._check_client(client)
+        Bound.__init__(self, client, operations)
+
+    remove = run(CountingOperations.remove)

@@ -23,8 +23,15 @@ VERSION: Final = 1
 LAYOUT_CODES: Final = {"classic": 1, "blocked": 2}
 LAYOUT_NAMES: Final = {code: name for name, code in LAYOUT_CODES.items()}
 
-_FORMAT: Final = struct.Struct(">6sBBBB6sQQd8sQQ")
-_RESERVED: Final = bytes(6)
+FILTER: Final = 0
+COUNTING: Final = 4
+KINDS: Final = {FILTER: "BloomFilter", COUNTING: "CountingBloomFilter"}
+"""What a header may belong to, by the name of its class."""
+COUNTER_BITS: Final = 4
+"""Size of a counter in a filter that counts."""
+
+_FORMAT: Final = struct.Struct(">6sBBBBB5sQQd8sQQ")
+_RESERVED: Final = bytes(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +39,7 @@ class Header:
     """A filter's parameters, its generation (8 random bytes) and the count of items added.
 
     `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` is 0 in the classic
-    layout.
+    layout.  Of a filter that counts, `num_bits` is the number of counters.
     """
 
     layout: str
@@ -44,6 +51,7 @@ class Header:
     created_at: int = 0
     count: int = 0
     blocks_per_item: int = 0
+    kind: int = FILTER
 
     def pack(self) -> bytes:
         """Return the 64 bytes that are stored."""
@@ -53,6 +61,7 @@ class Header:
             LAYOUT_CODES[self.layout],
             self.num_hashes,
             self.blocks_per_item,
+            self.kind,
             _RESERVED,
             self.num_bits,
             self.capacity,
@@ -70,7 +79,7 @@ class Header:
     @property
     def size_bytes(self) -> int:
         """Length of the whole string: header and bits."""
-        return HEADER_BYTES + (self.num_bits + 7) // 8
+        return HEADER_BYTES + (self.num_bits * cell_bits(self.kind) + 7) // 8
 
     @property
     def parameters(self) -> Header:
@@ -78,24 +87,38 @@ class Header:
         return replace(self, generation=bytes(8), created_at=0, count=0)
 
 
-def parse(data: bytes) -> Header:
-    """Read a header; `ValueError` says what is wrong with one that no version of this library wrote."""
+def cell_bits(kind: int) -> int:
+    """Return the size of what a probe stands for."""
+    return COUNTER_BITS if kind == COUNTING else 1
+
+
+def parse(data: bytes, kind: int = FILTER) -> Header:
+    """Read a header of this kind.
+
+    `ValueError` says what is wrong with one that no version of this library wrote, and which class another
+    kind belongs to.
+    """
     if len(data) != HEADER_BYTES:
         raise ValueError(f"a header has {HEADER_BYTES} bytes, not {len(data)}")
-    magic, version, code, hashes, blocks, reserved, *numbers = _FORMAT.unpack(data)
+    magic, version, code, hashes, blocks, found, reserved, *numbers = _FORMAT.unpack(data)
     bits, capacity, rate, generation, created, count = numbers
     if magic != MAGIC:
         raise ValueError(f"it begins with {magic!r}, not {MAGIC!r}")
     if version != VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {VERSION}")
-    if code not in LAYOUT_NAMES or reserved != _RESERVED:
-        raise ValueError(f"it has layout {code} with options {reserved.hex()}, unknown to this release")
+    if code not in LAYOUT_NAMES or found not in KINDS or reserved != _RESERVED:
+        raise ValueError(
+            f"it has layout {code} with options {found:02x}{reserved.hex()}, unknown to this release"
+        )
+    if found != kind:
+        raise ValueError(f"it is a {KINDS[found]}, not a {KINDS[kind]}; open it with its own class")
     if not (
         hashes >= 1
-        and 1 <= bits <= 2**32 - HEADER_BITS
+        and 1 <= bits <= (2**32 - HEADER_BITS) // cell_bits(kind)
         and capacity >= 1
         and 0.0 < rate < 1.0
         and _blocks_fit(LAYOUT_NAMES[code], blocks, bits, hashes)
+        and (kind != COUNTING or blocks == 0)
     ):
         raise ValueError(
             f"its parameters make no filter: num_hashes {hashes}, num_bits {bits}, "
@@ -111,6 +134,7 @@ def parse(data: bytes) -> Header:
         created_at=created,
         count=count,
         blocks_per_item=blocks,
+        kind=kind,
     )
 
 

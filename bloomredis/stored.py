@@ -175,8 +175,10 @@ class StoredFilter(Stored):
         ttl: int,
         on_lost: OnLost,
         wait: Wait | None,
+        kind: int = header.FILTER,
     ) -> None:
         super().__init__(name, name.encode(), wait)
+        self._kind = kind
         self._new = new
         self._layout = layout
         self._ttl = ttl
@@ -261,11 +263,9 @@ class StoredFilter(Stored):
         """Make sense of a description, or raise `FilterMismatchError`."""
         text, size, ttl = reply
         try:
-            head = header.parse(bytes.fromhex(text if isinstance(text, str) else text.decode()))
+            head = header.parse(bytes.fromhex(text if isinstance(text, str) else text.decode()), self._kind)
         except ValueError as error:
-            raise FilterMismatchError(
-                f"{self.name!r} is no filter that this release can use: {error}"
-            ) from None
+            raise FilterMismatchError(f"{self.name!r} is no filter that can be used here: {error}") from None
         if size != head.size_bytes:
             raise FilterMismatchError(
                 f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}; "
@@ -317,5 +317,5 @@ class StoredFilter(Stored):
             if getattr(found, field) != value:
                 raise FilterMismatchError(
                     f"{self.name!r} holds {field} {getattr(found, field)!r}, not {value!r}; open it with "
-                    "BloomFilter.open(), which takes what is stored, or use another name"
+                    f"{header.KINDS[self._kind]}.open(), which takes what is stored, or use another name"
                 )

@@ -22,7 +22,7 @@ LAYERS = [
     {"local", "bulk", "batches", "storage", "transfer"},
     {"caching"},
     {"filter", "binding"},
-    {"coalesce", "sharded", "_guard"},
+    {"coalesce", "counting", "sharded", "_guard"},
     {"client", "asyncio", "embedded"},
     {"compat"},
     {"__init__"},

@@ -1,5 +1,6 @@
 -- The items of a batch: decode and check all of them before the first bit is touched, then set or
--- test them one after the other; and the reply about them.  Needs numbers.lua, header.lua and blocks.lua.
+-- test them one after the other; and the reply about them.  Needs numbers.lua, header.lua, blocks.lua
+-- and counters.lua.
 
 local MAX_OFFSETS = 4096  -- some 2 ms of SETBIT
 local RUN = 1000          -- values unpacked at a time; Lua's stack takes fewer than 8,000
@@ -18,9 +19,10 @@ local function unpack_u32(packed, first, count)
   return values
 end
 
--- The bit offsets in the string (header included) of all items, or nil and an error reply.
+-- The bit offsets in the string (header included) of all items, or nil and an error reply; the numbers of
+-- their counters, likewise, in a filter that counts.
 local function read_offsets(filter, packed, num_hashes)
-  local num_bits, first_bit = read_u64(filter.header, 17), filter.first_bit
+  local num_bits, first_bit = read_u64(filter.header, 17), filter.first_bit / filter.cell_bits
   local total = #packed / 4
   if total < 1 or total > MAX_OFFSETS or total % num_hashes ~= 0 then
     return nil, redis.error_reply('BLOOMARGUMENT ' .. #packed .. ' bytes are not the offsets of items with '
@@ -53,6 +55,8 @@ local function read_items(filter, packed)
   local offsets, refusal = read_offsets(filter, packed, num_hashes)
   if not offsets then
     return nil, refusal
+  elseif filter.cell_bits > 1 then
+    return read_counters(filter, offsets, num_hashes)
   end
   local function set(item)
     local new = false
@@ -74,8 +78,8 @@ local function read_items(filter, packed)
   return { count = #offsets / num_hashes, set = set, test = test }
 end
 
--- Set the items of a batch: a character each, '1' for new, and how many were new.  It ends before the first
--- item that there is no room for, of which `set` says nil.
+-- Set the items of a batch: a character each, '1' for new, and how many were new, or were counted by a filter
+-- that counts.  It ends before the first item that there is no room for, of which `set` says nil.
 local function set_items(items)
   if items.set_run then
     return items.set_run(1, items.count)
