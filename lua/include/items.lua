@@ -23,6 +23,7 @@ end
 -- their counters, likewise, in a filter that counts.
 local function read_offsets(filter, packed, num_hashes)
   local num_bits, first_bit = read_u64(filter.header, 17), filter.first_bit / filter.cell_bits
+  local formats = FORMATS and filter.cell_bits == 1
   local total = #packed / 4
   if total < 1 or total > MAX_OFFSETS or total % num_hashes ~= 0 then
     return nil, redis.error_reply('BLOOMARGUMENT ' .. #packed .. ' bytes are not the offsets of items with '
@@ -39,7 +40,7 @@ local function read_offsets(filter, packed, num_hashes)
     end
     for i = 1, count do
       local offset = run[i] + first_bit
-      offsets[first + i - 1] = FORMATS and string.format('%d', offset) or offset
+      offsets[first + i - 1] = formats and string.format('%d', offset) or offset
     end
   end
   return offsets
