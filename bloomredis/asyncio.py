@@ -81,7 +81,7 @@ async def _execute(client: AsyncClient, step: Step) -> Any:
     if isinstance(step, At):
         return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if isinstance(step, tuple):
-        return await client.execute_command(*step)
+        return await client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
     pipe = client.pipeline(transaction=False)
     for command in step:
         pipe.execute_command(*command)

@@ -68,7 +68,7 @@ def _execute(client: SyncClient, step: Step) -> Any:
     if isinstance(step, At):
         return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if isinstance(step, tuple):
-        return client.execute_command(*step)
+        return client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
     pipe = client.pipeline(transaction=False)
     for command in step:
         pipe.execute_command(*command)
