@@ -17,11 +17,11 @@ import bloomredis.asyncio
 class Sync:
     """Makes filters over the synchronous client that the test has."""
 
-    def __call__(self, client: Any, name: str, **options: Any) -> Any:
-        return bloomredis.BloomFilter(client, name, **options)
+    def __call__(self, client: Any, name: str, *, kind: str = "BloomFilter", **options: Any) -> Any:
+        return getattr(bloomredis, kind)(client, name, **options)
 
-    def open(self, client: Any, name: str) -> Any:
-        return bloomredis.BloomFilter.open(client, name)
+    def open(self, client: Any, name: str, *, kind: str = "BloomFilter") -> Any:
+        return getattr(bloomredis, kind).open(client, name)
 
     def wait(self, answer: Any) -> Any:
         return answer
@@ -34,11 +34,12 @@ class Asyncio:
         self._loop = asyncio.new_event_loop()
         self._clients: list[Any] = []
 
-    def __call__(self, client: Any, name: str, **options: Any) -> Any:
-        return _Waited(self._loop, bloomredis.asyncio.BloomFilter(self._twin(client), name, **options))
+    def __call__(self, client: Any, name: str, *, kind: str = "BloomFilter", **options: Any) -> Any:
+        made = getattr(bloomredis.asyncio, kind)(self._twin(client), name, **options)
+        return _Waited(self._loop, made)
 
-    def open(self, client: Any, name: str) -> Any:
-        opening = bloomredis.asyncio.BloomFilter.open(self._twin(client), name)
+    def open(self, client: Any, name: str, *, kind: str = "BloomFilter") -> Any:
+        opening = getattr(bloomredis.asyncio, kind).open(self._twin(client), name)
         return _Waited(self._loop, self._loop.run_until_complete(opening))
 
     def wait(self, awaitable: Any) -> Any:
