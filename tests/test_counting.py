@@ -540,7 +540,7 @@ def answered(call: Callable[[str], bool], item: str) -> None:
 
 def test_lost_replies_of_tasks_change_no_counter(server: Server) -> None:
     """The same for tasks whose adds of equal items travel together."""
-    calls = [("add", f"{i % 60}") for i in range(300)] + [("remove", f"{i % 60}") for i in range(200)]
+    calls = [("add", f"{i % 100}") for i in range(300)] + [("remove", f"{i % 100}") for i in range(200)]
 
     async def main(port: int) -> None:
         none = redis.asyncio.retry.Retry(NoBackoff(), 0)

@@ -18,7 +18,7 @@ import redis.asyncio
 
 import bloomredis.asyncio
 import bloomredis.client
-from bloomredis import BloomFilter, OutcomeUnknownError, ServerRefusedError
+from bloomredis import BloomFilter, CountingBloomFilter, OutcomeUnknownError, ServerRefusedError
 from tests.conftest import BINARIES, REAL
 from tests.servers import Server, running
 from tests.tls import Certificate, with_tls
@@ -83,6 +83,12 @@ def whole_api(client: Any) -> set[str]:
     assert classic.add("a")
     assert classic.contains("a")
     assert classic.delete()
+    counting = Watched(CountingBloomFilter(client, "seen", **OPTIONS), used)
+    assert counting.add("a")
+    assert counting.contains("a")
+    assert counting.info().count == 1
+    assert counting.remove("a")
+    assert counting.delete()
     return used
 
 
@@ -125,6 +131,12 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     assert await classic.add("a")
     assert await classic.contains("a")
     assert await classic.delete()
+    counting = Watched(bloomredis.asyncio.CountingBloomFilter(client, "seen", **OPTIONS), used)
+    assert await counting.add("a")
+    assert await counting.contains("a")
+    assert (await counting.info()).count == 1
+    assert await counting.remove("a")
+    assert await counting.delete()
     return used
 
 
@@ -142,8 +154,8 @@ def run_asyncio(url: str) -> set[str]:
 
 
 RUNS: Final = {
-    "sync": (run_sync, public(BloomFilter, bloomredis.client.Claim)),
-    "asyncio": (run_asyncio, public(bloomredis.asyncio.BloomFilter, bloomredis.asyncio.Claim)),
+    "sync": (run_sync, public(CountingBloomFilter, bloomredis.client.Claim)),
+    "asyncio": (run_asyncio, public(bloomredis.asyncio.CountingBloomFilter, bloomredis.asyncio.Claim)),
 }
 
 
