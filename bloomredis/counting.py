@@ -133,7 +133,7 @@ class CountingOperations(FilterOperations):
         raise TypeError(f"{self.name!r} counts: what a copy says is there may have been removed")
 
     def _ones(self, found: Description) -> Op[int]:
-        """Return how many counters are not 0; they are read in pieces, some 1 ms a megabyte of the server."""
+        """Return how many counters are not 0; all are read, in pieces, at about 1 ms a megabyte."""
         ones = 0
         for start in range(found.first_byte, found.size_bytes, PIECE_BYTES):
             piece = yield ("GETRANGE", found.key, start, start + PIECE_BYTES - 1)

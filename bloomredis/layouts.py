@@ -121,7 +121,7 @@ class Counting(Classic):
         return _COUNTER_COST * self.num_hashes
 
 
-_COUNTER_COST: Final = 2.0  # BITFIELD against SETBIT, on every server measured (1.6 to 2.1)
+_COUNTER_COST: Final = 2.0  # BITFIELD against SETBIT, on every server measured (1.3 to 2.1)
 
 NAMES: Final = (Classic.name, Blocked.name)
 DEFAULT: Final = Blocked.name
