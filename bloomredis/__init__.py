@@ -3,6 +3,7 @@
 from bloomredis.client import (
     BloomFilter,
     Claim,
+    CountingBloomFilter,
     RotatingBloomFilter,
     ScalingBloomFilter,
     ShardedBloomFilter,
@@ -27,6 +28,7 @@ __all__ = [
     "BloomFilter",
     "Claim",
     "ClaimLostError",
+    "CountingBloomFilter",
     "FilterFullError",
     "FilterInfo",
     "FilterLostError",

@@ -11,7 +11,7 @@ from typing import Final, SupportsIndex, TypeVar
 
 from bloomredis import layouts, sizing
 from bloomredis.bitmaps import ForeignLayout
-from bloomredis.header import Header
+from bloomredis.header import FILTER, Header
 from bloomredis.protocol import Wait
 from bloomredis.stored import OnLost
 
@@ -35,12 +35,14 @@ def listed(items: Iterable[T]) -> list[T]:
     return list(items)
 
 
-def template(capacity: int | None, error_rate: float | None, layout: str | None) -> Header | None:
+def template(
+    capacity: int | None, error_rate: float | None, layout: str | None, kind: int = FILTER
+) -> Header | None:
     """The header of a new filter with these parameters, None if there are none."""
     if layout is not None:
         layouts.check_name(layout)
     given = parameters(capacity, error_rate)
-    return given and new_header(*given, layout)
+    return given and new_header(*given, layout, kind)
 
 
 def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, float] | None:
@@ -53,11 +55,11 @@ def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, flo
     raise ValueError(f"capacity and error_rate go together; {missing} is missing")
 
 
-def new_header(capacity: int, error_rate: float, layout: str | None) -> Header:
+def new_header(capacity: int, error_rate: float, layout: str | None, kind: int = FILTER) -> Header:
     """The header of a new filter; `ValueError` if one key cannot hold it."""
     count = sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
-    return layouts.new_header(layout or layouts.DEFAULT, count, rate)
+    return layouts.new_header(layout or layouts.DEFAULT, count, rate, kind)
 
 
 def whole(capacity: int, error_rate: float, layout: str | None, kind: int) -> Header:

@@ -28,6 +28,7 @@ from bloomredis.binding import Bound, built_by, documented_by, presented_as
 from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
+from bloomredis.counting import CountingOperations
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
@@ -37,7 +38,14 @@ from bloomredis.pipelines import AnyPipeline
 from bloomredis.protocol import At, Op, Step, Together
 from bloomredis.sharded import ShardedOperations
 
-__all__ = ["BloomFilter", "Claim", "RotatingBloomFilter", "ScalingBloomFilter", "ShardedBloomFilter"]
+__all__ = [
+    "BloomFilter",
+    "Claim",
+    "CountingBloomFilter",
+    "RotatingBloomFilter",
+    "ScalingBloomFilter",
+    "ShardedBloomFilter",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -84,7 +92,7 @@ async def _execute(client: AsyncClient, step: Step) -> Any:
     if isinstance(step, At):
         return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if isinstance(step, tuple):
-        return await client.execute_command(*step)
+        return await client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
     pipe = client.pipeline(transaction=False)
     for command in step:
         pipe.execute_command(*command)
@@ -219,7 +227,7 @@ class _Carriage:
 
 
 def run(
-    operation: Callable[Concatenate[FilterOperations, P], Op[T]],
+    operation: Callable[Concatenate[Any, P], Op[T]],
 ) -> Callable[Concatenate[BloomFilter, P], Coroutine[Any, Any, T]]:
     """Return the coroutine method that executes an operation."""
 
@@ -462,3 +470,14 @@ class ShardedBloomFilter(BloomFilter):
         opened = cls(client, name)
         await opened.reserve()
         return opened
+
+
+class CountingBloomFilter(BloomFilter):
+    __doc__ = CountingOperations.__doc__
+    _operations_class = CountingOperations
+
+    @built_by(CountingOperations)
+    def __init__(self, client: AsyncClient, operations: FilterOperations) -> None:
+        Bound.__init__(self, client, operations)
+
+    remove = run(CountingOperations.remove)

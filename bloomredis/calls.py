@@ -8,7 +8,7 @@ call, and are asked about one by one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from bloomredis import protocol, scripts
@@ -25,9 +25,15 @@ Reply = bytes | str | int
 
 
 class Calls:
-    """The calls that one filter object makes."""
+    """The calls that one filter object makes.
 
-    def __init__(self, stored: Stored, receipts: Receipts, *, retry_safe: bool) -> None:
+    :param change: what adds do on the server; with another script they are something else.
+    """
+
+    def __init__(
+        self, stored: Stored, receipts: Receipts, *, retry_safe: bool, change: scripts.Script = ADD
+    ) -> None:
+        self._change = change
         self._stored = stored
         self._receipts = receipts
         self._retry_safe = retry_safe
@@ -108,14 +114,14 @@ class Calls:
         reply: Reply
         if not self._retry_safe:
             try:
-                reply = yield from self._stored.run(ADD, opened, [packed])
+                reply = yield from self._stored.run(self._change, opened, [packed])
             except Unanswered as unanswered:
                 raise unknown(self._stored.name, unanswered) from unanswered
             return reply
         lane = self._receipts.take()
         call = lane.next_call()
         try:
-            reply = yield from self._stored.run(ADD, opened, (packed, call), (lane.key,))
+            reply = yield from self._stored.run(self._change, opened, (packed, call), (lane.key,))
         except Outdated:
             self._receipts.give_back(lane)
             raise
@@ -147,9 +153,21 @@ class Calls:
         keys = [self._receipts.key(token), self._receipts.key(place.lane)]
         with doubtful(self._stored.name, token):
             reply: Reply = yield from self._stored.run(
-                ADD, opened, [packed, 1, place.call, place.index], keys
+                self._change, opened, [packed, 1, place.call, place.index], keys
             )
         return reply
+
+    def settle(self, item: bytes) -> Op[None]:
+        """Make sure that the calls about an item that were not answered have been executed.
+
+        Their answers are owed to nobody from then on but to the holder of a token.
+        """
+        while (place := self._receipts.place(item)) is not None:
+            opened = self._stored.opened or (yield from self._stored.open())
+            packed = opened.layout.pack_one(item)
+            with suppress(Outdated), self._receipts.owed(item, place) as owed:
+                for earlier in owed:
+                    yield from self._add_again(opened, packed, earlier)
 
     def tally(self, opened: Opened, added: int) -> Op[None]:
         """Count items that were new when their bits were set by other scripts."""

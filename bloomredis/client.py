@@ -19,6 +19,7 @@ from bloomredis.binding import Bound, built_by, documented_by, presented_as
 from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
+from bloomredis.counting import CountingOperations
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
@@ -75,7 +76,7 @@ def _execute(client: SyncClient, step: Step) -> Any:
     if isinstance(step, At):
         return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if isinstance(step, tuple):
-        return client.execute_command(*step)
+        return client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
     pipe = client.pipeline(transaction=False)
     for command in step:
         pipe.execute_command(*command)
@@ -244,7 +245,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(
-    operation: Callable[Concatenate[FilterOperations, P], Op[T]],
+    operation: Callable[Concatenate[Any, P], Op[T]],
 ) -> Callable[Concatenate[BloomFilter, P], T]:
     """Return the method that executes an operation at once."""
 
@@ -461,3 +462,14 @@ class ShardedBloomFilter(BloomFilter):
         opened = cls(client, name)
         opened.reserve()
         return opened
+
+
+class CountingBloomFilter(BloomFilter):
+    __doc__ = CountingOperations.__doc__
+    _operations_class = CountingOperations
+
+    @built_by(CountingOperations)
+    def __init__(self, client: SyncClient, operations: FilterOperations) -> None:
+        Bound.__init__(self, client, operations)
+
+    remove = run(CountingOperations.remove)

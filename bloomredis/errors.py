@@ -50,7 +50,7 @@ class OutcomeUnknownError(BloomError):
     """The call may or may not have been executed: no answer came back, and retries ran out.
 
     Calling ``add(item, token=error.token)`` within a minute answers as the first try would have;
-    on the same filter object ``add(item)`` does too.
+    on the same filter object ``add(item)`` does too.  So does ``remove`` for a call of ``remove``.
     """
 
     def __init__(self, message: str, token: str | None = None) -> None:

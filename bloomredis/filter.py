@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import compress
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from bloomredis.calls import ADD, CONTAINS, Calls, doubtful
 from bloomredis.claims import Claims, Held
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.hashing import Item
+from bloomredis.header import COUNTING, FILTER
 from bloomredis.info import FilterInfo
 from bloomredis.local import PIECE_BYTES, Bits, LocalFilter
 from bloomredis.pipelines import AnyPipeline, Pipelines
@@ -78,6 +79,9 @@ class FilterOperations:
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
+    kind: ClassVar[int] = FILTER
+    """What its header says it is."""
+
     def __init__(
         self,
         name: str,
@@ -105,6 +109,7 @@ class FilterOperations:
             refresh_ttl=refresh_ttl,
             on_lost=on_lost,
             wait=arguments.wait(min_replicas, replica_timeout),
+            kind=self.kind,
         )
         check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
         self._assemble(
@@ -132,7 +137,7 @@ class FilterOperations:
         self._stored = under_key
         self._foreign = foreign
         self._cache = cache
-        self._receipts = Receipts(under_key.key)
+        self._receipts = Receipts(under_key.key, counts=self.kind == COUNTING)
         beginning = beside(under_key.key) + b"segment:"
         self._temporaries = (beginning + b"old", beginning + b"new")  # gone when the script ends
         self._retry_safe = retry_safe
@@ -484,6 +489,7 @@ class FilterOperations:
         """
         with doubtful(self.name):
             yield from self._stored.clear()
+        self._receipts.settled()
 
     def delete(self) -> Op[bool]:
         """Delete the filter; True if it existed.  This object's next call may create it again.
@@ -496,6 +502,7 @@ class FilterOperations:
             existed = yield from self._stored.delete(number, keys)
         if lane:
             self._receipts.give_back(lane)
+        self._receipts.settled()
         return existed
 
     def expire(self, seconds: float | timedelta) -> Op[None]:

@@ -23,8 +23,18 @@ VERSION: Final = 1
 LAYOUT_CODES: Final = {"classic": 1, "blocked": 2}
 LAYOUT_NAMES: Final = {code: name for name, code in LAYOUT_CODES.items()}
 
-KINDS: Final = ("BloomFilter", "ScalingBloomFilter", "RotatingBloomFilter", "ShardedBloomFilter")
+KINDS: Final = (
+    "BloomFilter",
+    "ScalingBloomFilter",
+    "RotatingBloomFilter",
+    "ShardedBloomFilter",
+    "CountingBloomFilter",
+)
 """What a header belongs to, by its code: a filter, or the root of something that is made of filters."""
+FILTER: Final = KINDS.index("BloomFilter")
+COUNTING: Final = KINDS.index("CountingBloomFilter")
+COUNTER_BITS: Final = 4
+"""Size of a counter in a filter that counts."""
 
 _FORMAT: Final = struct.Struct(">6sBBBBB5sQQd8sQQ")
 _RESERVED: Final = bytes(5)
@@ -35,7 +45,8 @@ class Header:
     """A filter's parameters, its generation (8 random bytes) and the count of items added.
 
     `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` is 0 in the classic
-    layout; `kind` says what follows the header.
+    layout; `kind` says what follows the header.  Of a filter that counts, `num_bits` is the number of
+    counters.
     """
 
     layout: str
@@ -47,7 +58,7 @@ class Header:
     created_at: int = 0
     count: int = 0
     blocks_per_item: int = 0
-    kind: int = 0
+    kind: int = FILTER
 
     def pack(self) -> bytes:
         """Return the 64 bytes that are stored."""
@@ -75,7 +86,7 @@ class Header:
     @property
     def size_bytes(self) -> int:
         """Length of the whole string: header and bits."""
-        return HEADER_BYTES + (self.num_bits + 7) // 8
+        return HEADER_BYTES + (self.num_bits * cell_bits(self.kind) + 7) // 8
 
     @property
     def parameters(self) -> Header:
@@ -83,7 +94,12 @@ class Header:
         return replace(self, generation=bytes(8), created_at=0, count=0)
 
 
-def parse(data: bytes, kind: int = 0) -> Header:
+def cell_bits(kind: int) -> int:
+    """Return the size of what a probe stands for."""
+    return COUNTER_BITS if kind == COUNTING else 1
+
+
+def parse(data: bytes, kind: int = FILTER) -> Header:
     """Read a header of that kind; `ValueError` says what is wrong with another one."""
     if len(data) != HEADER_BYTES:
         raise ValueError(f"a header has {HEADER_BYTES} bytes, not {len(data)}")
@@ -101,10 +117,11 @@ def parse(data: bytes, kind: int = 0) -> Header:
         raise ValueError(f"it is that of a {KINDS[found]}, not of a {KINDS[kind]}; use {KINDS[found]}")
     if not (
         hashes >= 1
-        and 1 <= bits <= 2**32 - HEADER_BITS
+        and 1 <= bits <= (2**32 - HEADER_BITS) // cell_bits(kind)
         and capacity >= 1
         and 0.0 < rate < 1.0
         and _blocks_fit(LAYOUT_NAMES[code], blocks, bits, hashes)
+        and (kind != COUNTING or blocks == 0)
     ):
         raise ValueError(
             f"its parameters make no filter: num_hashes {hashes}, num_bits {bits}, "

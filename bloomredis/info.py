@@ -17,8 +17,9 @@ from bloomredis.stored import Description
 class FilterInfo:
     """What a filter is and how full it is.
 
-    `count` is the exact number of items that were new, `approximate_count` an estimate from the
-    share of bits set (`fill_ratio`), `estimated_error_rate` the false-positive rate to expect now.
+    `count` is the exact number of items that were new (of a filter that counts, of adds less removals),
+    `approximate_count` an estimate of different items from the share of bits set, or of counters that are not
+    0 (`fill_ratio`), `estimated_error_rate` the false-positive rate to expect now.
     `size_bytes` is the length of the stored string, `ttl` the seconds left to live (None: for ever),
     `generation` the hex name that changes whenever the filter is created or cleared, `created_at` an
     aware datetime by the server's clock.  A bitmap of another system (`bloomredis.compat`) has neither:

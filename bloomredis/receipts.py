@@ -6,7 +6,8 @@ by the client or by the caller, gets the answer of its first execution.  A lane 
 call was answered; one whose call was not is left alone until the server forgets its receipt.  So
 receipts are bounded by concurrent callers, not by calls.
 
-A *token* names an item of a call: lane, number of the call, place of the item in it.
+A *token* names an item of a call: lane, number of the call, place of the item in it.  The lanes of removals
+have names of their own, so that a token is never taken for one of the other kind.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 KEPT_SECONDS: Final = 110.0
 """How long a doubt is remembered: a little less than the script keeps a receipt."""
 
 MOST_DOUBTS: Final = 100_000
-_TOKEN: Final = re.compile(r"([0-9a-f]{16}-[0-9a-z]+)/(\d{1,15})/(\d{1,9})")
+REMOVAL: Final = "r"
+"""What marks the lanes of removals."""
+
+_TOKEN: Final = re.compile(r"([0-9a-f]{16}-(r?)[0-9a-f]+)/(\d{1,15})/(\d{1,9})")
 
 
 class Lane:
@@ -56,12 +60,12 @@ class Place:
         return f"{self.lane}/{self.call}/{self.index}"
 
 
-def parse_token(token: str) -> Place:
-    """Return the place that a token names; `ValueError` for what is no token."""
+def parse_token(token: str, mark: str = "") -> Place:
+    """Return the place that a token names; `ValueError` for what is no token of a call with this mark."""
     match = _TOKEN.fullmatch(token)
-    if match is None:
-        raise ValueError(f"token must be that of an OutcomeUnknownError, not {token!r}")
-    return Place(match[1], int(match[2]), int(match[3]))
+    if match is None or match[2] != mark:
+        raise ValueError(f"token must be that of an OutcomeUnknownError of this call, not {token!r}")
+    return Place(match[1], int(match[3]), int(match[4]))
 
 
 Doubt = tuple[Place, float]
@@ -69,10 +73,16 @@ Doubt = tuple[Place, float]
 
 
 class Receipts:
-    """The lanes of one filter object, and the items whose answers it is owed."""
+    """The lanes of one filter object, and the items whose answers it is owed.
 
-    def __init__(self, key: bytes) -> None:
+    :param mark: what the names of the lanes are marked with.
+    :param counts: every call counts: of several about an item that have no answer, each is owed its own.
+    """
+
+    def __init__(self, key: bytes, *, mark: str = "", counts: bool = False) -> None:
         self._prefix = beside(key) + b"receipt:"
+        self._mark = mark
+        self._counts = counts
         self._renew()
 
     def _renew(self) -> None:
@@ -85,11 +95,11 @@ class Receipts:
         self._taken: dict[Place, float] = {}  # answers given to callers who had no token
         self._lock = threading.Lock()  # of the doubts: threads share a filter object
 
-    def __getstate__(self) -> dict[str, bytes]:
-        return {"_prefix": self._prefix}
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in ("_prefix", "_mark", "_counts")}
 
-    def __setstate__(self, state: dict[str, bytes]) -> None:
-        self._prefix = state["_prefix"]
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
         self._renew()
 
     def take(self) -> Lane:
@@ -99,7 +109,7 @@ class Receipts:
         try:
             return self._free.pop()
         except IndexError:
-            name = f"{self._random}-{next(self._numbers):x}"
+            name = f"{self._random}-{self._mark}{next(self._numbers):x}"
             return Lane(name, self.key(name))
 
     def give_back(self, lane: Lane) -> None:
@@ -136,18 +146,26 @@ class Receipts:
     def place(self, item: str | bytes) -> Place | None:
         """Return where an item was in its last call without an answer, None if there is none."""
         known = self._doubts.get(as_bytes(item)) if self._doubts else None
-        return known[-1][0] if known else None
+        return known[-1][0] if known and known[-1][1] > time.monotonic() else None
+
+    def settled(self) -> None:
+        """Owe nothing any more: what was in doubt is gone with the filter."""
+        with self._lock:
+            self._doubts.clear()
 
     @contextmanager
     def owed(self, encoded: str | bytes, place: Place | None) -> Iterator[list[Place]]:
         """Take the answers that are owed for an item; unless the block fails, nobody else gets them.
 
-        :param place: that of the caller's token; without one the caller takes all that is in doubt.
+        :param place: that of the caller's token; without one the caller takes all that is in doubt, or the
+            oldest where every call counts.
         """
-        item = as_bytes(encoded)
+        item, now = as_bytes(encoded), time.monotonic()
         with self._lock:
-            known = self._doubts.pop(item, [])
+            known = [doubt for doubt in self._doubts.pop(item, []) if doubt[1] > now]
             mine = [doubt for doubt in known if place is None or doubt[0] == place]
+            if self._counts:
+                mine = mine[:1]
             if others := [doubt for doubt in known if doubt not in mine]:
                 self._doubts[item] = others
             places = [doubt[0] for doubt in mine]
@@ -170,7 +188,8 @@ class Receipts:
     ) -> Iterator[tuple[int, int, Place | None]]:
         """Cut a batch from `start` on: into runs of `most` items, and single ones that are in doubt.
 
-        Of equal items only the first is owed the answer of the earlier call.
+        Of equal items only the first is owed the answer of the earlier call, or where every call counts, as
+        many as are in doubt.
         """
         if self._doubts:
             with self._lock:
@@ -178,8 +197,8 @@ class Receipts:
             seen: set[bytes] = set()
             for at in range(start, len(items)):
                 item = as_bytes(items[at])
-                place = self.place(item)
-                if place is not None and item not in seen:
+                place = self.place(item)  # where every call counts, the one before is settled by now
+                if place is not None and (self._counts or item not in seen):
                     yield from _cut(start, at, most)
                     yield at, at + 1, place
                     start = at + 1

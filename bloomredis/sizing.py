@@ -14,7 +14,7 @@ import math
 from operator import index
 from typing import SupportsIndex
 
-from bloomredis.header import HEADER_BITS
+from bloomredis.header import COUNTER_BITS, HEADER_BITS
 
 MAX_BITS = 2**32 - HEADER_BITS
 """The most bits one filter can have: a Redis string holds 2^32 bits, and the header takes 512."""
@@ -63,6 +63,17 @@ def checked_num_bits(bits: int, capacity: int, error_rate: float) -> int:
             "lower the capacity or allow a higher error_rate"
         )
     return bits
+
+
+def num_counters(capacity: int, error_rate: float) -> int:
+    """Return as many counters as `num_bits` has bits, or raise `ValueError` for more than one key holds."""
+    counters, most = classic_bits(capacity, error_rate), MAX_BITS // COUNTER_BITS
+    if counters > most:
+        raise ValueError(
+            f"capacity {capacity} at error_rate {error_rate} needs {counters} counters of {COUNTER_BITS} "
+            f"bits; one key holds at most {most}: lower the capacity or allow a higher error_rate"
+        )
+    return counters
 
 
 def num_hashes(bits: int, capacity: int) -> int:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from bloomredis import arguments
 from bloomredis.bitmaps import ConfiguredBitmap, ConfiguredLayout, ForeignLayout, StoredBitmap
+from bloomredis.header import FILTER
 from bloomredis.layered import ChainLayout, LinkedLayout, StoredChain, StoredLinks
 from bloomredis.protocol import Wait
 from bloomredis.stored import OnLost, Stored, StoredFilter
@@ -21,6 +22,7 @@ def stored(
     refresh_ttl: bool,
     on_lost: OnLost,
     wait: Wait | None,
+    kind: int = FILTER,
 ) -> Stored:
     """Return what is under the key, nothing being known of it yet; `ValueError` for what makes no sense."""
     name = arguments.name(name)
@@ -36,7 +38,7 @@ def stored(
         raise ValueError(
             "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
         )
-    new = arguments.template(capacity, error_rate, layout)
+    new = arguments.template(capacity, error_rate, layout, kind)
     if ttl is not None and new is None:
         raise ValueError("ttl counts from creation, so it needs capacity and error_rate; or call expire()")
     return StoredFilter(
@@ -46,6 +48,7 @@ def stored(
         ttl=lifetime,
         on_lost=arguments.on_lost(on_lost, can_create=new is not None),
         wait=wait,
+        kind=kind,
     )
 
 

@@ -214,9 +214,9 @@ class Missed(Stored):
             raise unanswered.__cause__ or OutcomeUnknownError(str(unanswered)) from None
 
     @property
+    @abstractmethod
     def called(self) -> str:
         """The class that it belongs to."""
-        return KINDS[0]
 
     def _lose(self, what: str, opened: Opened) -> Op[Opened]:  # noqa: ARG002 - a shard is lost but once
         """Raise `FilterLostError`, or go on with what is there now in the place of `opened`."""
@@ -260,10 +260,16 @@ class StoredFilter(Missed):
         ttl: int,
         on_lost: OnLost,
         wait: Wait | None,
+        kind: int = header.FILTER,
     ) -> None:
         super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait)
+        self._kind = kind
         self._new = new
         self._layout = layout
+
+    @property
+    def called(self) -> str:
+        return KINDS[self._kind]
 
     def open(self) -> Op[Opened]:
         """Create the filter if it is missing and parameters were given; check it; know it from now on."""
@@ -339,11 +345,9 @@ class StoredFilter(Missed):
         """Make sense of a description, or raise `FilterMismatchError`."""
         text, size, ttl = reply
         try:
-            head = header.parse(bytes.fromhex(text if isinstance(text, str) else text.decode()))
+            head = header.parse(bytes.fromhex(text if isinstance(text, str) else text.decode()), self._kind)
         except ValueError as error:
-            raise FilterMismatchError(
-                f"{self.name!r} is no filter that this release can use: {error}"
-            ) from None
+            raise FilterMismatchError(f"{self.name!r} is no filter that can be used here: {error}") from None
         if size != head.size_bytes:
             raise FilterMismatchError(
                 f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}; "

@@ -16,28 +16,20 @@
 -- include: numbers
 -- include: header
 -- include: blocks
+-- include: counters
 -- include: items
 -- include: layers
 -- include: receipts
+-- include: replay
 
 local identity, packed, number, earlier_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local own = #KEYS - extra_keys(identity)
 local receipt, earlier_receipt = own >= 2 and KEYS[2], own >= 3 and KEYS[3]
 local place = read_number(ARGV[5], 0)
 
-local misnumbered = check_number(receipt, number) or check_number(earlier_receipt, earlier_number and place)
-if misnumbered then
-  return misnumbered
-end
-local kept = recall(receipt, number)
-if kept then
-  return answer(kept)
-end
-local earlier = recall(earlier_receipt, earlier_number)
-if earlier and place < #earlier then
-  return answer(earlier:sub(place + 1, place + 1))
-elseif earlier and own == #KEYS then
-  return redis.error_reply('BLOOMARGUMENT the earlier call had no item at this place')
+local replayed = replay(receipt, number, earlier_receipt, earlier_number, place, own < #KEYS)
+if replayed then
+  return replayed
 end
 local filter, refusal = open_layers(KEYS, identity)
 if not filter then

@@ -12,6 +12,7 @@
 -- include: numbers
 -- include: header
 -- include: blocks
+-- include: counters
 -- include: items
 -- include: layers
 -- include: claims

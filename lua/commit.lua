@@ -13,6 +13,7 @@
 -- include: numbers
 -- include: header
 -- include: blocks
+-- include: counters
 -- include: items
 -- include: layers
 -- include: receipts
@@ -42,11 +43,11 @@ end
 if redis.call('GET', claim) ~= filter.generation .. owner then
   return 0
 end
-local new = items.set(1)
-if new == nil then
+local reply, added = set_items(items)
+if #reply == 0 then
   return redis.error_reply('BLOOMFULL the newest layer takes no new items')
 end
-note_added(filter, new and 1 or 0)
+note_added(filter, added)
 redis.call('UNLINK', claim)
 keep(receipt, number, 1, filter.lasting)
 return 1

@@ -9,6 +9,7 @@
 -- include: numbers
 -- include: header
 -- include: blocks
+-- include: counters
 -- include: items
 -- include: layers
 

@@ -20,6 +20,8 @@ local identity, first, segment = ARGV[1], read_number(ARGV[2], 0), ARGV[3]
 local filter, refusal = open_filter(key, identity)
 if not filter then
   return refusal
+elseif filter.cell_bits > 1 then
+  return redis.error_reply('BLOOMARGUMENT counters are raised one by one')
 elseif not first or not segment or #segment < 1 or #segment > MAX_BYTES
   or first + #segment > math.ceil(read_u64(filter.header, 17) / 8) then
   return redis.error_reply('BLOOMARGUMENT the segment is empty, too long, or lies outside the filter')

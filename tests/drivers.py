@@ -40,7 +40,8 @@ class Asyncio:
         self._clients: list[Any] = []
 
     def __call__(self, client: Any, name: str, *, kind: str = "BloomFilter", **options: Any) -> Any:
-        return _Waited(self._loop, getattr(bloomredis.asyncio, kind)(self._twin(client), name, **options))
+        made = getattr(bloomredis.asyncio, kind)(self._twin(client), name, **options)
+        return _Waited(self._loop, made)
 
     def open(self, client: Any, name: str, kind: str = "BloomFilter") -> Any:
         opening = getattr(bloomredis.asyncio, kind).open(self._twin(client), name)

@@ -24,7 +24,7 @@ LAYERS = [
     {"roots"},
     {"caching"},
     {"filter", "binding"},
-    {"coalesce", "spread", "layers", "_guard"},
+    {"coalesce", "counting", "spread", "layers", "_guard"},
     {"partitioned", "sharded"},
     {"client", "asyncio", "embedded"},
     {"compat"},

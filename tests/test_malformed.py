@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BloomFilter, RotatingBloomFilter, ScalingBloomFilter, layouts, scripts
+from bloomredis import (
+    BloomFilter,
+    CountingBloomFilter,
+    RotatingBloomFilter,
+    ScalingBloomFilter,
+    layouts,
+    scripts,
+)
 from tests.servers import Server
 
 RANDOM = random.Random(1)
@@ -33,6 +40,14 @@ def stored_blocks(server: Server) -> Iterator[tuple[redis.Redis, bytes]]:
     """The same with a filter in the blocked layout."""
     with server.client() as client:
         BloomFilter(client, "seen", capacity=10_000, error_rate=1e-9, layout="blocked").add("a")
+        yield client, client.getrange("seen", 0, 55)
+
+
+@pytest.fixture
+def stored_counters(server: Server) -> Iterator[tuple[redis.Redis, bytes]]:
+    """The same with a filter that counts."""
+    with server.client() as client:
+        CountingBloomFilter(client, "seen", capacity=10_000, error_rate=1e-9).add("a")
         yield client, client.getrange("seen", 0, 55)
 
 
@@ -78,6 +93,36 @@ def test_bad_offsets(stored: tuple[redis.Redis, bytes], verb: str, offsets: str)
     assert not client.exists(CLAIM)
     if verb == "add":
         refused(client, verb, [b"seen", LANE], [head, BAD_OFFSETS[offsets], 1])
+
+
+@pytest.mark.parametrize("verb", ["add", "remove", "contains", "claim", "commit"])
+@pytest.mark.parametrize("offsets", BAD_OFFSETS)
+def test_bad_counters(stored_counters: tuple[redis.Redis, bytes], verb: str, offsets: str) -> None:
+    """Numbers of counters that cannot be right are refused before one is touched."""
+    client, head = stored_counters
+    assert client.getrange("seen", 8, 10) == bytes([HASHES, 0, 4])
+    keys = [b"seen", CLAIM] if verb in ("claim", "commit") else [b"seen"]
+    rests: dict[str, list[Any]] = {"claim": [1000, OWNER], "commit": [OWNER]}
+    refused(client, verb, keys, [head, BAD_OFFSETS[offsets], *rests.get(verb, [])])
+    assert not client.exists(CLAIM)
+    if verb in ("add", "remove"):
+        refused(client, verb, [b"seen", LANE], [head, BAD_OFFSETS[offsets], 1])
+
+
+@pytest.mark.parametrize("layout", layouts.NAMES)
+def test_only_counters_are_lowered(server: Server, layout: str) -> None:
+    """A filter of bits has nothing that could be removed, and nor has a bitmap."""
+    with server.client() as client:
+        BloomFilter(client, "seen", capacity=10_000, error_rate=1e-9, layout=layout).add("a")
+        bitmap = b"bitmap" + bytes([1, 1, HASHES, 0, 4]) + bytes(5) + (32_768).to_bytes(8) + bytes(8)
+        for identity in (client.getrange("seen", 0, 55), bitmap):
+            refused(client, "remove", [b"seen"], [identity, u32(*range(HASHES))])
+
+
+def test_counters_are_no_bits(stored_counters: tuple[redis.Redis, bytes]) -> None:
+    """A segment of bits is not or-ed into counters."""
+    client, head = stored_counters
+    refused(client, "unite", [b"seen", b"{seen}:old", b"{seen}:new"], [head, 0, b"\xff"])
 
 
 def packed(*blocks: int) -> bytes:
@@ -136,11 +181,12 @@ def test_a_bitmap_has_no_blocks(server: Server, verb: str) -> None:
         refused(client, verb, [b"seen"], [description, packed(0)[:35]])
 
 
-@pytest.mark.parametrize("verb", ["add", "contains", "delete", "clear", "expire"])
+@pytest.mark.parametrize("verb", ["add", "remove", "contains", "delete", "clear", "expire"])
 def test_bad_identities(stored: tuple[redis.Redis, bytes], verb: str) -> None:
     """Whoever does not know the filter cannot touch it."""
     client, head = stored
     last = {"add": u32(*range(HASHES)), "contains": u32(*range(HASHES)), "expire": 1000}
+    last["remove"] = last["add"]
     template = head[:40] + bytes(24)
     for identity in BAD_IDENTITIES:
         refused(client, verb, [b"seen"], [identity, last.get(verb, template)])
@@ -161,10 +207,11 @@ def test_missing_keys(stored: tuple[redis.Redis, bytes], verb: str) -> None:
     refused(client, verb, [], [head, u32(*range(HASHES)), 1])
 
 
-def test_a_receipt_without_a_number(stored: tuple[redis.Redis, bytes]) -> None:
+@pytest.mark.parametrize("verb", ["add", "remove"])
+def test_a_receipt_without_a_number(stored_counters: tuple[redis.Redis, bytes], verb: str) -> None:
     """A lane's call must have a number, and is refused before a bit is touched."""
-    client, head = stored
-    refused(client, "add", [b"seen", LANE], [head, u32(*range(HASHES))])
+    client, head = stored_counters
+    refused(client, verb, [b"seen", LANE], [head, u32(*range(HASHES))])
 
 
 GOOD = u32(*range(HASHES))
@@ -209,12 +256,15 @@ def test_bad_values_of_claims(stored: tuple[redis.Redis, bytes], value: bytes) -
     refused(client, "extend", [b"seen"], [value, 1000])
 
 
+@pytest.mark.parametrize("verb", ["add", "remove"])
 @pytest.mark.parametrize("place", [[], ["x"], [b""], [-2], [5000]])
-def test_a_bad_place_in_an_earlier_call(stored: tuple[redis.Redis, bytes], place: list[Any]) -> None:
+def test_a_bad_place_in_an_earlier_call(
+    stored_counters: tuple[redis.Redis, bytes], verb: str, place: list[Any]
+) -> None:
     """A place that the earlier call does not have is refused."""
-    client, head = stored
+    client, head = stored_counters
     client.set(LANE, "1:101", px=60_000)
-    refused(client, "add", [b"seen", LANE + b"/1/0", LANE], [head, u32(*range(HASHES)), 1, 1, *place])
+    refused(client, verb, [b"seen", LANE + b"/1/0", LANE], [head, u32(*range(HASHES)), 1, 1, *place])
 
 
 @pytest.mark.parametrize("ttl", ["x", "", "1e400", "-1", "0"])
@@ -235,6 +285,7 @@ def bad_templates(head: bytes) -> dict[str, bytes]:
         "no bits": good[:16] + bytes(8) + good[24:],
         "too many bits": good[:16] + b"\xff" * 8 + good[24:],
         "no hashes": good[:8] + b"\0" + good[9:],
+        "too many counters": good[:10] + b"\4" + good[11:16] + (2**30).to_bytes(8) + good[24:],
     }
 
 

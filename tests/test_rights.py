@@ -20,6 +20,7 @@ import bloomredis.asyncio
 import bloomredis.client
 from bloomredis import (
     BloomFilter,
+    CountingBloomFilter,
     OutcomeUnknownError,
     RotatingBloomFilter,
     ScalingBloomFilter,
@@ -92,6 +93,12 @@ def whole_api(client: Any) -> set[str]:
     assert classic.add("a")
     assert classic.contains("a")
     assert classic.delete()
+    counting = Watched(CountingBloomFilter(client, "seen", **OPTIONS), used)
+    assert counting.add("a")
+    assert counting.contains("a")
+    assert counting.info().count == 1
+    assert counting.remove("a")
+    assert counting.delete()
     return used
 
 
@@ -135,6 +142,12 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     assert await classic.add("a")
     assert await classic.contains("a")
     assert await classic.delete()
+    counting = Watched(bloomredis.asyncio.CountingBloomFilter(client, "seen", **OPTIONS), used)
+    assert await counting.add("a")
+    assert await counting.contains("a")
+    assert (await counting.info()).count == 1
+    assert await counting.remove("a")
+    assert await counting.delete()
     return used
 
 

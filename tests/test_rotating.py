@@ -110,7 +110,7 @@ def test_what_is_over_vanishes_by_itself(client: redis.Redis, bloom: Any) -> Non
 def test_open_after_the_end(client: redis.Redis, bloom: Any) -> None:
     """An object that was opened knows how to make the filter anew."""
     make(client, **SHORT).add("a")
-    f = bloom.open(client, "seen", KIND)
+    f = bloom.open(client, "seen", kind=KIND)
     wait_until(lambda: client.dbsize() == 0)
     assert f.add("a")
     assert f.info().capacity == 1000

@@ -151,12 +151,12 @@ def test_open_reads_everything(client: redis.Redis, bloom: Any) -> None:
     """Growth goes on with the parameters that are stored."""
     made = make(client, expansion=3, tightening_ratio=0.25, layout="classic")
     made.add_many(items(150))
-    f = bloom.open(client, "seen", KIND)
+    f = bloom.open(client, "seen", kind=KIND)
     assert f.add_many(items(600)) == [False] * 150 + [True] * 450
     assert [layer.capacity for layer in f.info().layers] == [900, 300, 100]
     assert [layer.error_rate for layer in f.info().layers] == [1e-6 * 0.75 * 0.25**j for j in (2, 1, 0)]
     with pytest.raises(FilterNotFoundError):
-        bloom.open(client, "nothing", KIND)
+        bloom.open(client, "nothing", kind=KIND)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_kinds_are_not_mixed_up(client: redis.Redis, bloom: Any) -> None:
         bloom.open(client, "seen")
     for kind, name in ((KIND, "plain"), ("RotatingBloomFilter", "seen"), (KIND, "text"), (KIND, "list")):
         with pytest.raises(FilterMismatchError):
-            bloom.open(client, name, kind)
+            bloom.open(client, name, kind=kind)
     with pytest.raises(FilterMismatchError):
         make(client).with_client(client) and ScalingBloomFilter(client, "plain", **SIZE).add("a")
 

@@ -28,6 +28,7 @@ NEEDED: Final = {
     "strlen": "FILTER",
     "exists": "FILTER",
     "bitop": "nonsense BESIDE FILTER",
+    "bitfield": "FILTER GET u4 0",
     "unlink": "BESIDE",  # there is no such key
     "get": "BESIDE",
     "set": "BESIDE x nonsense",

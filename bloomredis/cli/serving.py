@@ -18,6 +18,7 @@ ONLY_FOR: Final = {
     "bitcount": "info() and approximate_count()",
     "bitop": "load()",
     "wait": "calls with min_replicas",
+    "bitfield": "filters that count",
 }
 """What a command is needed for, if it is not needed for every filter."""
 

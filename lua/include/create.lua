@@ -8,7 +8,8 @@ end
 -- The error reply for a template of a header that cannot be stored, nil for a good one.
 local function check_template(template)
   if #template ~= HEADER_BYTES or template:sub(1, 7) ~= 'bloomr\1' or template:byte(9) < 1
-    or template:byte(11) ~= 0 or read_u64(template, 17) < 1 or read_u64(template, 17) > 2 ^ 32 - HEADER_BYTES * 8 then
+    or template:byte(11) ~= 0 and template:byte(11) ~= COUNTING or read_u64(template, 17) < 1
+    or read_u64(template, 17) * cell_bits(template) > 2 ^ 32 - HEADER_BYTES * 8 then
     return redis.error_reply('BLOOMARGUMENT the header to store is malformed')
   end
 end
@@ -18,7 +19,7 @@ end
 local function create(key, template, ttl)
   local now = redis.call('TIME')
   local header = template:sub(1, 48) .. write_u64(now[1] * 1000000 + now[2]) .. write_u64(0)
-  redis.call('SETRANGE', key, HEADER_BYTES + math.ceil(read_u64(template, 17) / 8) - 1, '\0')
+  redis.call('SETRANGE', key, HEADER_BYTES + math.ceil(read_u64(template, 17) * cell_bits(template) / 8) - 1, '\0')
   redis.call('SETRANGE', key, 0, header)
   if ttl > 0 then
     redis.call('PEXPIRE', key, ttl)

@@ -4,9 +4,15 @@
 local HEADER_BYTES = 64
 local IDENTITY_BYTES = 56
 local BITMAP_BYTES = 32
+local COUNTING = 4  -- a kind of filter
 
 local function hex(bytes)
   return (bytes:gsub('.', function(c) return string.format('%02x', c:byte()) end))
+end
+
+-- The size of what a probe stands for: a counter in a filter that counts, a bit in any other.
+local function cell_bits(header)
+  return header:byte(11) == COUNTING and 4 or 1
 end
 
 -- The header under a key, or nil and the error reply that says why there is none.
@@ -29,6 +35,7 @@ local function open_bitmap(key, description)
     key = key,
     header = description,
     first_bit = 0,
+    cell_bits = 1,
     generation = '',
     ttl = ttl,
     expires = ttl > 0 and (description:byte(10) == 1 or redis.call('EXISTS', key) == 0),
@@ -48,14 +55,21 @@ local function open_filter(key, identity)
   elseif header:sub(1, IDENTITY_BYTES) ~= identity then
     return nil, redis.error_reply('BLOOMCHANGED ' .. hex(header))
   end
-  return { key = key, header = header, first_bit = HEADER_BYTES * 8, generation = header:sub(41, 48) }
+  return {
+    key = key,
+    header = header,
+    first_bit = HEADER_BYTES * 8,
+    cell_bits = cell_bits(header),
+    generation = header:sub(41, 48),
+  }
 end
 
--- Note that items were written, so many of them new.
+-- Note that items were written, so many of them new; fewer than none were removed.
 local function note_added(filter, added)
   if filter.expires then
     redis.call('PEXPIRE', filter.key, filter.ttl)
-  elseif added > 0 and not filter.ttl then
-    redis.call('SETRANGE', filter.key, IDENTITY_BYTES, write_u64(read_u64(filter.header, IDENTITY_BYTES + 1) + added))
+  elseif added ~= 0 and not filter.ttl then
+    local count = math.max(0, read_u64(filter.header, IDENTITY_BYTES + 1) + added)
+    redis.call('SETRANGE', filter.key, IDENTITY_BYTES, write_u64(count))
   end
 end

@@ -1,5 +1,6 @@
 -- The items of a batch: decode and check all of them before the first bit is touched, then set or
--- test them one after the other; and the reply about them.  Needs numbers.lua, header.lua and blocks.lua.
+-- test them one after the other; and the reply about them.  Needs numbers.lua, header.lua, blocks.lua
+-- and counters.lua.
 
 local MAX_OFFSETS = 4096  -- some 2 ms of SETBIT
 local RUN = 1000          -- values unpacked at a time; Lua's stack takes fewer than 8,000
@@ -28,9 +29,11 @@ local function item_bytes(filter)
   return is_blocked(filter) and filter.header:byte(10) * PACKED_BYTES or filter.header:byte(9) * 4
 end
 
--- The bit offsets in the string (header included) of all items, or nil and an error reply.
+-- The bit offsets in the string (header included) of all items, or nil and an error reply; the numbers of
+-- their counters, likewise, in a filter that counts.
 local function read_offsets(filter, packed, num_hashes, first, stride)
-  local num_bits, first_bit = read_u64(filter.header, 17), filter.first_bit
+  local num_bits, first_bit = read_u64(filter.header, 17), filter.first_bit / filter.cell_bits
+  local formats = FORMATS and filter.cell_bits == 1
   local total = #packed / stride * num_hashes
   if total < 1 or total > MAX_OFFSETS or #packed % stride ~= 0 then
     return nil, redis.error_reply('BLOOMARGUMENT ' .. #packed .. ' bytes are not the offsets of items with '
@@ -50,7 +53,7 @@ local function read_offsets(filter, packed, num_hashes, first, stride)
     end
     for i = 1, count do
       local offset = run[i] + first_bit
-      offsets[done + i] = FORMATS and string.format('%d', offset) or offset
+      offsets[done + i] = formats and string.format('%d', offset) or offset
     end
   end
   return offsets
@@ -68,6 +71,8 @@ local function read_items(filter, packed, first, stride)
   local offsets, refusal = read_offsets(filter, packed, num_hashes, first or 1, stride)
   if not offsets then
     return nil, refusal
+  elseif filter.cell_bits > 1 then
+    return read_counters(filter, offsets, num_hashes)
   end
   local function set(item)
     local new = false
@@ -89,8 +94,8 @@ local function read_items(filter, packed, first, stride)
   return { count = #offsets / num_hashes, set = set, test = test }
 end
 
--- Set the items of a batch: a character each, '1' for new, and how many were new.  It ends before the first
--- item that there is no room for, of which `set` says nil.
+-- Set the items of a batch: a character each, '1' for new, and how many were new, or were counted by a filter
+-- that counts.  It ends before the first item that there is no room for, of which `set` says nil.
 local function set_items(items)
   if items.set_run then
     return items.set_run(1, items.count)

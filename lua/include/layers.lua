@@ -49,6 +49,7 @@ local function open_stack(keys, identity)
     key = keys[1],
     header = identity:sub(described),
     first_bit = HEADER_BYTES * 8,
+    cell_bits = 1,
     generation = root:sub(41, 48),
     layers = {},
     shared = shared,
@@ -72,7 +73,7 @@ local function open_stack(keys, identity)
           newest.room = read_u64(header, 25) - read_u64(header, IDENTITY_BYTES + 1)
         end
       else
-        layer = { key = key, header = header, first_bit = HEADER_BYTES * 8 }
+        layer = { key = key, header = header, first_bit = HEADER_BYTES * 8, cell_bits = 1 }
       end
       newest.layers[#newest.layers + 1] = layer
     end
