@@ -22,6 +22,7 @@ from datetime import timedelta
 from itertools import compress
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
+from bloomredis import clusters
 from bloomredis.arguments import listed
 from bloomredis.batches import async_batches
 from bloomredis.binding import Bound, built_by, documented_by, is_asyncio, presented_as
@@ -32,7 +33,7 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import At, Op, Step
+from bloomredis.protocol import At, Command, Once, Op, Read, Step
 from bloomredis.sharded import operations
 
 __all__ = ["BloomFilter", "Claim"]
@@ -58,13 +59,18 @@ class AsyncClient(Protocol):
         """Return a pipeline, which sends several commands over one connection."""
 
 
-async def drive(client: AsyncClient, operation: Op[T]) -> T:
+async def drive(
+    client: AsyncClient,
+    operation: Generator[Any, Any, T],
+    execute: Callable[[Any, Any], Awaitable[Any]] | None = None,
+) -> T:
     """Execute an operation's commands until it has its answer."""
+    execute = execute or _execute
     try:
         step = next(operation)
         while True:
             try:
-                reply = await _execute(client, step)
+                reply = await execute(client, step)
             except Exception as error:
                 step = operation.throw(error)
             else:
@@ -79,12 +85,50 @@ async def drive(client: AsyncClient, operation: Op[T]) -> T:
 async def _execute(client: AsyncClient, step: Step) -> Any:
     if isinstance(step, At):
         return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
+    if clusters.is_cluster(type(client)):
+        return await drive(client, clusters.run(client, step), _act)
+    if isinstance(step, Read):
+        step = step.command
+    elif isinstance(step, Once):
+        step = step.step
     if isinstance(step, tuple):
         return await client.execute_command(*step)
     pipe = client.pipeline(transaction=False)
     for command in step:
         pipe.execute_command(*command)
     return await pipe.execute(raise_on_error=False)
+
+
+async def _act(client: Any, act: clusters.Act) -> Any:
+    """Perform an act on a cluster."""
+    if isinstance(act, clusters.Send):
+        return await _send(act)
+    if isinstance(act, clusters.Pause):
+        return await asyncio.sleep(act.seconds)
+    if isinstance(act, clusters.Learn):
+        probe = clusters.probe(client, act)
+        return probe and await client.execute_command(*probe)
+    if isinstance(act, clusters.Refresh):
+        return await client.nodes_manager.initialize()
+    await client.initialize()  # reads the map, unless it was
+    return clusters.look_up(client, act)
+
+
+async def _send(act: clusters.Send) -> list[Any]:
+    if len(act.commands) == 1:
+        return [await act.node.execute_command(*act.commands[0])]
+    queued = [_Queued(command) for command in act.commands]
+    await act.node.execute_pipeline(queued)
+    return [each.result for each in queued]
+
+
+class _Queued:
+    """A command, as the nodes of an asyncio cluster client want it for a pipeline."""
+
+    def __init__(self, command: Command) -> None:
+        self.args = command
+        self.kwargs: dict[str, Any] = {}
+        self.result: Any = None
 
 
 class _Passenger(Waiting):

@@ -44,7 +44,7 @@ class Calls:
         reply: Reply
         if not self._retry_safe:
             try:
-                reply = yield from self._stored.run(ADD, opened, [packed])
+                reply = yield from self._stored.run(ADD, opened, [packed], again=False)
             except Unanswered as unanswered:
                 raise unknown(self._stored.name, unanswered) from unanswered
             return reply

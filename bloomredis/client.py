@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from itertools import chain, compress
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
+from bloomredis import clusters
 from bloomredis.arguments import listed
 from bloomredis.batches import batches
 from bloomredis.binding import Bound, built_by, documented_by, is_asyncio, presented_as
@@ -23,7 +25,7 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import At, Op, Step
+from bloomredis.protocol import At, Once, Op, Read, Step
 from bloomredis.sharded import operations
 
 P = ParamSpec("P")
@@ -45,13 +47,16 @@ class SyncClient(Protocol):
         """Return a pipeline, which sends several commands over one connection."""
 
 
-def drive(client: SyncClient, operation: Op[T]) -> T:
+def drive(
+    client: SyncClient, operation: Generator[Any, Any, T], execute: Callable[[Any, Any], Any] | None = None
+) -> T:
     """Execute an operation's commands until it has its answer."""
+    execute = execute or _execute
     try:
         step = next(operation)
         while True:
             try:
-                reply = _execute(client, step)
+                reply = execute(client, step)
             except Exception as error:
                 step = operation.throw(error)
             else:
@@ -66,12 +71,35 @@ def drive(client: SyncClient, operation: Op[T]) -> T:
 def _execute(client: SyncClient, step: Step) -> Any:
     if isinstance(step, At):
         return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
+    if clusters.is_cluster(type(client)):
+        return drive(client, clusters.run(client, step), _act)
+    if isinstance(step, Read):
+        step = step.command
+    elif isinstance(step, Once):
+        step = step.step
     if isinstance(step, tuple):
         return client.execute_command(*step)
     pipe = client.pipeline(transaction=False)
     for command in step:
         pipe.execute_command(*command)
     return pipe.execute(raise_on_error=False)
+
+
+def _act(client: Any, act: clusters.Act) -> Any:
+    """Perform an act on a cluster."""
+    if isinstance(act, clusters.Send):
+        connect = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
+        if len(act.commands) == 1:
+            return [connect(act.node).execute_command(*act.commands[0])]
+        return _execute(connect(act.node), act.commands)
+    if isinstance(act, clusters.Pause):
+        return time.sleep(act.seconds)
+    if isinstance(act, clusters.Learn):
+        probe = clusters.probe(client, act)
+        return probe and client.execute_command(*probe)
+    if isinstance(act, clusters.Refresh):
+        return client.nodes_manager.initialize()
+    return clusters.look_up(client, act)
 
 
 class _Turn(Waiting):

@@ -27,7 +27,20 @@ class At(NamedTuple):
     step: Any  # a Step
 
 
-Step = Command | list[Command] | At
+class Read(NamedTuple):
+    """A script that changes nothing, by its SHA, and its text: a replica may answer."""
+
+    command: Command
+    text: str
+
+
+class Once(NamedTuple):
+    """A step that a driver must not send again once it may have been executed."""
+
+    step: Any  # a Command, or several
+
+
+Step = Command | list[Command] | At | Read | Once
 """One command, answered with its reply or an error thrown in; or several to be sent over one
 connection, in one round trip, answered with a list of replies in which errors stand as values."""
 
@@ -78,8 +91,13 @@ _CLASSES: Final = {
     "NoPermissionError": "NOPERM",
     "AuthenticationError": "NOAUTH",
     "BusyLoadingError": "LOADING",
+    "MasterDownError": "MASTERDOWN",  # which is a ClusterDownError
     "ClusterDownError": "CLUSTERDOWN",
-    "MasterDownError": "MASTERDOWN",
+    "SlotNotCoveredError": "CLUSTERDOWN",
+    "ClusterCrossSlotError": "CROSSSLOT",
+    "TryAgainError": "TRYAGAIN",
+    "MovedError": "MOVED",
+    "AskError": "ASK",  # which MovedError is one of
 }
 _TEXTS: Final = {
     # Said without the word: of a command inside a script (6.2 and 7.0; from 7.2 on), and by the
@@ -88,6 +106,7 @@ _TEXTS: Final = {
     "ACL failure in script": "NOPERM",
     "invalid username-password pair": "NOAUTH",
     "HELLO must be called with the client already authenticated": "NOAUTH",
+    "all keys must map to the same key slot": "CROSSSLOT",  # by a cluster client
 }
 _ADVICE: Final = {
     "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter",
@@ -100,9 +119,18 @@ _ADVICE: Final = {
     "BUSY": "somebody's script is running for too long: wait, or end it with SCRIPT KILL",
     "CLUSTERDOWN": "the cluster does not serve this slot: wait for its failover, check its nodes",
     "MASTERDOWN": "it is a replica that has lost its primary: wait, or connect to the primary",
+    "TRYAGAIN": "the slot of the filter is on its way to another node, and its keys are on both: "
+    "let the migration end (CLUSTER SETSLOT), then try again",
+    "MOVED": "another node of the cluster serves this slot: use a cluster client; if it is one, check "
+    "whether the nodes agree",
+    "ASK": "the slot of the filter is on its way to a node that the client does not know: let the "
+    "migration end, or give the client that node too",
     "CROSSSLOT": "the name makes the filter's keys fall into different slots: avoid '}' in it",
 }
-_CONNECTION: Final = frozenset(("ConnectionError", "TimeoutError", "ClusterError"))
+_CONNECTION: Final = frozenset(
+    # The last two are what a cluster client says when it has lost the cluster after it sent something.
+    ("ConnectionError", "TimeoutError", "ClusterError", "RedisClusterException", "ValkeyClusterException")
+)
 _UNSENT: Final = frozenset(("MaxConnectionsError",))
 _TOUCH: Final = load("touch")
 _WORD: Final = re.compile(
@@ -115,13 +143,21 @@ DEFINITE: Final = frozenset(("OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS
 
 
 def call(
-    script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | int | str], wait: Wait | None = None
+    script: Script,
+    keys: Sequence[bytes],
+    arguments: Sequence[bytes | int | str],
+    wait: Wait | None = None,
+    *,
+    reads: bool = False,
+    again: bool = True,
 ) -> Op[Any]:
     """Run a script by its SHA; a server that does not know it is taught with the same call.
 
     That is one more round trip, with EVAL, which cannot fail for a missing script: a SCRIPT FLUSH
     at any moment neither loses the call nor makes it run twice.
 
+    :param reads: it changes nothing, and a replica may answer.
+    :param again: it may be sent again where it is not known whether it was executed.
     :raises Refusal: the script refuses.
     :raises ServerRefusedError: the server does.
     :raises Unanswered: the connection failed, or too few replicas confirmed the write.
@@ -130,12 +166,13 @@ def call(
     try:
         try:
             command = ("EVALSHA", script.sha, *tail)
-            return (yield command) if wait is None else (yield from _confirmed(command, wait))
+            if reads:
+                return (yield Read(command, script.text))
+            return (yield from _sent(command, wait, again=again))
         except Exception as error:
             if word_of(error) != "NOSCRIPT":
                 raise
-        command = ("EVAL", script.text, *tail)
-        return (yield command) if wait is None else (yield from _confirmed(command, wait))
+        return (yield from _sent(("EVAL", script.text, *tail), wait, again=again))
     except Unanswered:
         raise
     except Exception as error:
@@ -145,10 +182,17 @@ def call(
         raise meaning from error
 
 
-def _confirmed(command: Command, wait: Wait) -> Op[Any]:
+def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:
+    if wait is not None:
+        return (yield from _confirmed(command, wait, again=again))
+    return (yield command if again else Once(command))
+
+
+def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
     # From 7.2 on WAIT covers only what this connection wrote, and "already there" writes nothing.
     touch: Command = ("EVAL", _TOUCH.text, 1, command[3], 0)
-    reply, touched, replicas = yield [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
+    commands: list[Command] = [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
+    reply, touched, replicas = yield commands if again else Once(commands)
     if isinstance(reply, Exception):
         raise reply
     for result in (touched, replicas):
@@ -175,7 +219,7 @@ def word_of(error: Exception) -> str:
     for phrase, word in _TEXTS.items():
         if phrase in text:
             return word
-    match = None if _is_silence(error) else _WORD.search(text)
+    match = None if is_silence(error) else _WORD.search(text)
     return match[0] if match else ""
 
 
@@ -187,11 +231,12 @@ def explained(error: Exception) -> Exception:
         return ServerRefusedError(message, word)
     if word:
         return Refusal(word, str(error).partition(f"{word} ")[2])
-    if _is_silence(error):
+    if is_silence(error):
         return Unanswered(str(error))
     return error
 
 
-def _is_silence(error: Exception) -> bool:
+def is_silence(error: Exception) -> bool:
+    """Return whether an error says that no answer came."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & _CONNECTION) and not names & _UNSENT

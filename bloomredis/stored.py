@@ -109,15 +109,20 @@ class Stored(ABC):
         keys: Sequence[bytes] = (),
         *,
         reads: bool = False,
+        again: bool = True,
     ) -> Op[Any]:
-        """Run a script on the filter that this object knows; one that only reads waits for no replica."""
+        """Run a script on the filter that this object knows; one that only reads waits for no replica.
+
+        :param again: it may be sent again where it is not known whether it was executed.
+        """
         if self.only_read and not reads:
             raise TypeError(self.only_read)
         wait = None if reads else self.wait
         while True:
             every = [opened.key, *keys, *opened.extra]
             try:
-                return (yield from protocol.call(script, every, [opened.identity, *arguments], wait))
+                values = [opened.identity, *arguments]
+                return (yield from protocol.call(script, every, values, wait, reads=reads, again=again))
             except Refusal as refusal:
                 met = refusal
             opened = yield from self._meet(met, opened)
@@ -236,6 +241,7 @@ class StoredFilter(Stored):
                         [self.key, *keys],
                         [found.header.identity, *arguments(found.header)],
                         self.wait,
+                        again=bool(keys),  # with a receipt
                     )
                 )
             except Refusal as refusal:

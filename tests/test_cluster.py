@@ -91,9 +91,3 @@ def test_the_asyncio_cluster_client(cluster_port: int, cluster: Any) -> None:
             assert await pipe.execute() == [1, 1, 0]
 
     asyncio.run(main())
-
-
-def test_replicas_are_not_waited_for_on_a_cluster(cluster: Any) -> None:
-    """WAIT could go to another node than the write, so min_replicas is refused."""
-    with pytest.raises(ValueError, match="single server"):
-        BloomFilter(cluster, "seen", capacity=1000, error_rate=1e-6, min_replicas=1)

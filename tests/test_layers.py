@@ -16,7 +16,7 @@ LAYERS = [
     {"sizing"},
     {"blocked"},
     {"layouts", "protocol", "receipts"},
-    {"stored", "pipelines"},
+    {"stored", "pipelines", "clusters"},
     {"bitmaps"},
     {"arguments", "info", "calls", "claims", "layered"},
     {"local", "bulk", "batches", "storage", "transfer"},
