@@ -204,14 +204,16 @@ class Cluster:
         to.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", to.id)
         self._move(source, to, ahead(source.ask("CLUSTER", "GETKEYSINSLOT", slot, SLOTS)))
-        dwell()
-        while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, SLOTS):
-            self._move(source, to, keys)
-        # What was moved is on the new primary alone until its replica has it; no administrator waits for
-        # that, but a test that kills the new primary has to.
-        self.wait_until_replicated(to)
-        for node in (to, source, *(node for node in self.primaries() if node not in (to, source))):
-            node.ask("CLUSTER", "SETSLOT", slot, "NODE", to.id)
+        try:
+            dwell()
+        finally:
+            while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, SLOTS):
+                self._move(source, to, keys)
+            # What was moved is on the new primary alone until its replica has it; no administrator waits
+            # for that, but a test that kills the new primary has to.
+            self.wait_until_replicated(to)
+            for node in (to, source, *(node for node in self.primaries() if node not in (to, source))):
+                node.ask("CLUSTER", "SETSLOT", slot, "NODE", to.id)
 
     @staticmethod
     def _move(source: Node, to: Node, keys: list[bytes]) -> None:

@@ -49,10 +49,13 @@ class Asyncio:
             self._loop.run_until_complete(client.aclose())
         self._loop.close()
 
-    def _twin(self, client: redis.Redis) -> Any:
+    def _twin(self, client: Any) -> Any:
         twin: Any
         if isinstance(client, fakeredis.FakeRedis):
             twin = fakeredis.FakeAsyncRedis(server=client.connection_pool.connection_kwargs["server"])
+        elif isinstance(client, redis.RedisCluster):
+            node: Any = client.get_primaries()[0]  # type: ignore[no-untyped-call]  # redis-py has it so
+            twin = redis.asyncio.RedisCluster(host=node.host, port=node.port)
         else:
             twin = redis.asyncio.Redis(unix_socket_path=client.connection_pool.connection_kwargs["path"])
         self._clients.append(twin)
