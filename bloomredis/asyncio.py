@@ -21,6 +21,7 @@ from collections.abc import (
 from datetime import timedelta
 from itertools import compress
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from bloomredis import clusters
 from bloomredis.arguments import listed
@@ -106,12 +107,34 @@ async def _act(client: Any, act: clusters.Act) -> Any:
     if isinstance(act, clusters.Pause):
         return await asyncio.sleep(act.seconds)
     if isinstance(act, clusters.Learn):
-        probe = clusters.probe(client, act)
-        return probe and await client.execute_command(*probe)
+        return await _learn(client, act)
     if isinstance(act, clusters.Refresh):
         return await client.nodes_manager.initialize()
     await client.initialize()  # reads the map, unless it was
     return clusters.look_up(client, act)
+
+
+_learning: Final[WeakKeyDictionary[Any, dict[Any, asyncio.Future[Any]]]] = WeakKeyDictionary()
+"""What clients are about to learn, by the keys."""
+
+
+async def _learn(client: Any, act: clusters.Learn) -> None:
+    # All tasks that wait for a filter are told at once that it has moved.  They learn together, since
+    # a client that is redirected often enough closes its connections, those of other tasks too.
+    under_way = _learning.setdefault(client, {})
+    if act.key not in under_way:
+        probe = clusters.probe(client, act)
+        if probe is None:
+            return
+        learning = asyncio.ensure_future(client.execute_command(*probe))
+        under_way[act.key] = learning
+
+        def learnt(done: asyncio.Future[Any]) -> None:
+            del under_way[act.key]
+            _ = done.cancelled() or done.exception()  # which each of those who wait is told, if any does
+
+        learning.add_done_callback(learnt)
+    await asyncio.shield(under_way[act.key])
 
 
 async def _send(act: clusters.Send) -> list[Any]:

@@ -30,7 +30,10 @@ after more than the two minutes for which the server keeps its receipt.
 """
 
 RESENDS: Final = 3
-"""How often a call is sent again that was not answered; the client's own retries are spent in between."""
+"""How often a call is sent again that was not answered, half as often if the client does not find the owner.
+
+The client's own retries are spent in between.
+"""
 
 _unable: Final[WeakSet[Any]] = WeakSet()  # clients whose servers have no EVALSHA_RO, or forbid it
 _NOT_HERE: Final = frozenset(("MOVED", "CLUSTERDOWN", "READONLY"))
@@ -189,9 +192,9 @@ def _deliver(commands: list[Command], *, again: bool) -> Acts[list[Any]]:
         elif word not in _NOT_NOW:
             if word or not is_silence(met):
                 raise met  # it has answered
-            losses, lost = losses + 1, met
-            known = yield from _learn(key, node)
-            if not again or not known or losses > RESENDS:
+            lost = met
+            losses += 1 if (yield from _learn(key, node)) else 2
+            if not again or losses > RESENDS:
                 raise met
         if time.monotonic() > until:
             raise lost or met

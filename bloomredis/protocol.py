@@ -128,8 +128,16 @@ _ADVICE: Final = {
     "CROSSSLOT": "the name makes the filter's keys fall into different slots: avoid '}' in it",
 }
 _CONNECTION: Final = frozenset(
-    # The last two are what a cluster client says when it has lost the cluster after it sent something.
-    ("ConnectionError", "TimeoutError", "ClusterError", "RedisClusterException", "ValkeyClusterException")
+    (
+        "ConnectionError",
+        "TimeoutError",
+        "ClusterError",
+        # A cluster client that has lost the cluster, perhaps after it had sent something:
+        "RedisClusterException",
+        "ValkeyClusterException",
+        # An asyncio client, where another task closes the connection (redis-py 8.1):
+        "AttributeError",
+    )
 )
 _UNSENT: Final = frozenset(("MaxConnectionsError",))
 _TOUCH: Final = load("touch")

@@ -76,6 +76,9 @@ class Stored(ABC):
     is_one_bitmap: ClassVar[bool] = True
     """Whether all bits of an item lie in one string, so that a copy or a segment of it says what is in."""
 
+    notices_loss: ClassVar[bool] = True
+    """Whether a script refuses if what is stored is missing, so that an answer is never a replica's guess."""
+
     def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
         self.name = name
         self.key = key
@@ -122,7 +125,8 @@ class Stored(ABC):
             every = [opened.key, *keys, *opened.extra]
             try:
                 values = [opened.identity, *arguments]
-                return (yield from protocol.call(script, every, values, wait, reads=reads, again=again))
+                anywhere = reads and self.notices_loss
+                return (yield from protocol.call(script, every, values, wait, reads=anywhere, again=again))
             except Refusal as refusal:
                 met = refusal
             opened = yield from self._meet(met, opened)

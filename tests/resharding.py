@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import redis
@@ -21,7 +22,7 @@ import redis.asyncio
 import bloomredis
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, OutcomeUnknownError, ServerRefusedError
-from tests.clusters import Cluster, wait_until
+from tests.clusters import Cluster, Node, wait_until
 from tests.racing import SPAWN
 
 Make = Callable[[Any, Any], Any]
@@ -31,7 +32,6 @@ PASSING = frozenset(("CLUSTERDOWN", "LOADING", "TRYAGAIN"))
 """What a cluster refuses with for a while."""
 
 TASKS = 8
-BATCH = 5  # small, so that this worker does not end long before the others
 WAYS = ("one_by_one", "in_batches", "in_tasks", "one_by_one")
 """How the worker in each process adds."""
 
@@ -81,7 +81,8 @@ def item_of(number: int) -> str:
     return f"https://example.org/{number}"
 
 
-def _work(way: str, make: Make, at: dict[str, Any], items: int, seed: int) -> Told:
+def _work(make: Make, at: dict[str, Any], items: int, batch: int, seed: int) -> Told:
+    way = WAYS[seed]
     order, told = list(range(items)), Told(way)
     random.Random(seed).shuffle(order)
     if way == "in_tasks":
@@ -89,7 +90,10 @@ def _work(way: str, make: Make, at: dict[str, Any], items: int, seed: int) -> To
     else:
         with redis.RedisCluster(**at) as client:
             f = make(bloomredis, client)
-            (_one_by_one if way == "one_by_one" else _in_batches)(f, order, told)
+            if way == "one_by_one":
+                _one_by_one(f, order, told)
+            else:
+                _in_batches(f, order, batch, told)
     return told
 
 
@@ -104,10 +108,10 @@ def _one_by_one(f: Any, order: Sequence[int], told: Told) -> None:
                 token = told.met(error) or token
 
 
-def _in_batches(f: Any, order: Sequence[int], told: Told) -> None:
-    for start in range(0, len(order), BATCH):
-        numbers = iter(order[start : start + BATCH])
-        rest: Sequence[str] = [item_of(number) for number in order[start : start + BATCH]]
+def _in_batches(f: Any, order: Sequence[int], batch: int, told: Told) -> None:
+    for start in range(0, len(order), batch):
+        numbers = iter(order[start : start + batch])
+        rest: Sequence[str] = [item_of(number) for number in order[start : start + batch]]
         while rest:
             try:
                 answers, rest = f.add_many(rest), ()
@@ -153,24 +157,31 @@ class Report:
         return f"{self.seconds:.1f} s, {dict(self.done)}, {len(self.misled)} misled; " + "; ".join(workers)
 
 
-def storm(nodes: Cluster, make: Make, *, items: int, keys: Sequence[str], kill_at: float = 0.1) -> Report:
-    """Let four processes add all items while the slots of `keys` go to and fro; kill an owner on the way.
+def storm(
+    nodes: Cluster, make: Make, *, items: int, keys: Sequence[str], batch: int = 5, kill_at: float = 0.1
+) -> Report:
+    """Let four processes add all items while the slots of `keys` go to and fro and their owners change.
 
-    The primary that serves the first key is killed when that share of the answers has been given, and
-    is started again when its replica has taken over.
+    The primary that serves the first key is killed when a share of the answers, `kill_at`, has been given,
+    and is started again when its replica has taken over; half-way the owner is failed over by hand.
+
+    :param batch: items that one of the workers adds at a time; with few it does not end before the others.
     """
     began, done = time.monotonic(), Counter[str]()
     progress = SPAWN.Value("q", 0)
+    mischief: list[tuple[float, str, Callable[[Node], object]]] = [
+        (0.5, "failover", nodes.fail_over),
+        (kill_at, "kill", partial(_kill, nodes)),
+    ]
     with ProcessPoolExecutor(len(WAYS), SPAWN, _begin, (progress,)) as pool:
-        work = [pool.submit(_work, way, make, nodes.at, items, seed) for seed, way in enumerate(WAYS)]
+        work = [pool.submit(_work, make, nodes.at, items, batch, seed) for seed in range(len(WAYS))]
         slots = itertools.cycle(keys)
         while not all(worker.done() for worker in work):
             _raise_what_stopped(work)
-            if not done["kill"] and progress.value >= kill_at * items * len(WAYS):
-                owner = nodes.primary_of(keys[0])
-                nodes.kill(owner)
-                nodes.bring_back(owner)
-                done["kill"] += 1
+            if mischief and progress.value >= mischief[-1][0] * items * len(WAYS):
+                _, what, do = mischief.pop()
+                do(nodes.primary_of(keys[0]))
+                done[what] += 1
             before = progress.value
             key = next(slots)
             others = [node for node in nodes.primaries() if node is not nodes.primary_of(key)]
@@ -184,6 +195,11 @@ def storm(nodes: Cluster, make: Make, *, items: int, keys: Sequence[str], kill_a
     news = Counter(number for each in told for number in each.new)
     misled = {number: news[number] for number in range(items) if news[number] != 1}
     return Report(told, misled, done, time.monotonic() - began)
+
+
+def _kill(nodes: Cluster, owner: Node) -> None:
+    nodes.kill(owner)
+    nodes.bring_back(owner)
 
 
 def _raise_what_stopped(work: Sequence[Future[Told]]) -> None:
