@@ -417,6 +417,31 @@ def test_asyncio_reads_go_to_replicas(nodes: Cluster) -> None:
     assert ran(replica)["evalsha_ro"] == 10 * has_read_only_scripts(replica)
 
 
+# -- rights
+
+RIGHTS = (
+    "on >pw ~seen ~{seen}:* +evalsha +eval +getrange +setrange +setbit +getbit +bitcount +bitop +strlen "
+    "+exists +unlink +get +set +pttl +pexpire +time +wait +cluster|slots +command +asking +readonly"
+)
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_the_rights_of_the_readme_suffice(nodes: Cluster, kind: str) -> None:
+    """A cluster client needs some for itself, and those of read-only scripts to read from replicas."""
+    more = " +evalsha_ro +eval_ro" * has_read_only_scripts(nodes.nodes[0])
+    for node in nodes.nodes:
+        node.ask("ACL", "SETUSER", "worker", *(RIGHTS + more).split())
+    make, options = CLIENTS[kind]
+    login = {"username": "worker", "password": "pw"}
+    with make(**nodes.at, **login, **options) as client:
+        f = BloomFilter(client, "seen", **SMALL, min_replicas=1)
+        assert f.add("a")
+        nodes.migrate("seen", away(nodes), ahead=only("seen", moves=True), dwell=lambda: f.contains("a"))
+        assert [f.add("b"), "b" in f, "c" in f, f.info().count] == [True, True, False, 2]
+    read_only = sum(ran(node)["evalsha_ro"] for node in nodes.nodes)
+    assert bool(read_only) is bool(more and options)
+
+
 # -- all at once
 
 
