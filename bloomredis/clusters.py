@@ -220,10 +220,14 @@ def _follow(node: Any, commands: list[Command]) -> Acts[list[Any]]:
 
 
 def _sent(node: Any, commands: list[Command], decisive: int = 0) -> Acts[list[Any]]:
-    """Send commands; raise the error that stands in the `decisive` place, which no command was behind."""
-    replies: list[Any] = yield Send(node, commands)
-    if isinstance(replies[decisive], Exception):
-        raise replies[decisive]
+    """Send commands; raise the error that stands in the `decisive` place, if there is one."""
+    try:
+        replies: list[Any] = yield Send(node, commands)
+        if isinstance(replies[decisive], Exception):
+            raise replies[decisive]
+    except AttributeError as error:
+        # An asyncio client of redis-py 8.1, where another task has closed the connection.
+        raise ConnectionError(f"the connection was closed while it was in use: {error}") from error
     return replies
 
 

@@ -135,8 +135,6 @@ _CONNECTION: Final = frozenset(
         # A cluster client that has lost the cluster, perhaps after it had sent something:
         "RedisClusterException",
         "ValkeyClusterException",
-        # An asyncio client, where another task closes the connection (redis-py 8.1):
-        "AttributeError",
     )
 )
 _UNSENT: Final = frozenset(("MaxConnectionsError",))

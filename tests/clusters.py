@@ -157,6 +157,7 @@ class Cluster:
         """Wait until every node agrees who serves what, and every replica that is up is linked and online."""
         wait_until("every node says ok", lambda: all(map(self._says_ok, self.nodes_up())))
         wait_until("the nodes agree", lambda: len({self._map(node) for node in self.nodes_up()}) == 1)
+        wait_until("no node is taken for dead", lambda: all(map(self._sees_all, self.nodes_up())))
         wait_until("every replica is online", lambda: all(map(self._is_linked, self.nodes_up())))
 
     def _says_ok(self, node: Node) -> bool:
@@ -167,6 +168,10 @@ class Cluster:
     def _map(node: Node) -> str:
         slots = node.ask("CLUSTER", "SLOTS")
         return repr(sorted((a, b, p[1], sorted(r[1] for r in rest)) for a, b, p, *rest in slots))
+
+    def _sees_all(self, node: Node) -> bool:
+        seen = {port for _, _, *places in node.ask("CLUSTER", "SLOTS") for _, port, *_ in places}
+        return all(other.port in seen for other in self.nodes_up())
 
     def _is_linked(self, node: Node) -> bool:
         said = node.info("replication")

@@ -144,9 +144,17 @@ def test_a_cluster_that_is_down_is_the_callers_to_know(down: Exception) -> None:
 
 
 def test_a_lost_cluster_leaves_a_doubt() -> None:
-    """That is how a client ends which has lost a connection and then finds no node, or is in a race."""
-    for error in (RedisClusterException("Redis Cluster cannot be connected."), AttributeError("writelines")):
-        assert isinstance(protocol.explained(error), protocol.Unanswered)
+    """That is how a client ends which has lost a connection and then finds no node."""
+    error = RedisClusterException("Redis Cluster cannot be connected.")
+    assert isinstance(protocol.explained(error), protocol.Unanswered)
+
+
+def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
+    """What redis-py makes of it is no error of a connection."""
+    closed = AttributeError("'NoneType' object has no attribute 'writelines'")
+    assert play(COMMAND, says=[closed, [1]])[0] == 1
+    met, _ = play(COMMAND, says=itertools.repeat([closed]))
+    assert isinstance(protocol.explained(met), protocol.Unanswered)
 
 
 def confirmed() -> list[Any]:
