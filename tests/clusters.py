@@ -127,9 +127,10 @@ class Cluster:
     def primary_of(self, key: bytes | str | int) -> Node:
         """Return the primary that serves a key, or a slot."""
         slot = key if isinstance(key, int) else key_slot(key if isinstance(key, bytes) else key.encode())
-        for first, last, (_, port, *_), *_ in self.nodes_up()[0].ask("CLUSTER", "SLOTS"):
-            if first <= slot <= last:
-                return next(node for node in self.nodes if node.port == port)
+        for node in self.primaries():  # which know best what they serve; the others hear of it later
+            for first, last, (_, port, *_), *_ in node.ask("CLUSTER", "SLOTS"):
+                if first <= slot <= last and port == node.port:
+                    return node
         raise AssertionError(f"nobody serves slot {slot}")
 
     def nodes_up(self) -> list[Node]:

