@@ -21,7 +21,9 @@ from collections.abc import (
 from datetime import timedelta
 from itertools import compress
 from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
 
+from bloomredis import clusters
 from bloomredis.arguments import listed
 from bloomredis.batches import async_batches
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
@@ -35,7 +37,7 @@ from bloomredis.hashing import Item
 from bloomredis.layers import RotatingOperations, ScalingOperations
 from bloomredis.partitioned import operations
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import At, Op, Step, Together
+from bloomredis.protocol import At, Command, Once, Op, Read, Several, Step, Together, commands_of, regrouped
 from bloomredis.sharded import ShardedOperations
 
 __all__ = [
@@ -68,13 +70,18 @@ class AsyncClient(Protocol):
         """Return a pipeline, which sends several commands over one connection."""
 
 
-async def drive(client: AsyncClient, operation: Op[T]) -> T:
+async def drive(
+    client: AsyncClient,
+    operation: Generator[Any, Any, T],
+    execute: Callable[[Any, Any], Awaitable[Any]] | None = None,
+) -> T:
     """Execute an operation's commands until it has its answer."""
+    execute = execute or _execute
     try:
         step = next(operation)
         while True:
             try:
-                reply = await _execute(client, step)
+                reply = await execute(client, step)
             except Exception as error:
                 step = operation.throw(error)
             else:
@@ -91,6 +98,15 @@ async def _execute(client: AsyncClient, step: Step) -> Any:
         return await _together(client, step.steps)
     if isinstance(step, At):
         return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
+    if clusters.is_cluster(type(client)):
+        return await drive(client, clusters.run(client, step), _act)
+    if isinstance(step, Several):
+        together = [each for one in step.steps for each in commands_of(one)]
+        return regrouped(step.steps, await _execute(client, together))
+    if isinstance(step, Read):
+        step = step.command
+    elif isinstance(step, Once):
+        step = step.step
     if isinstance(step, tuple):
         return await client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
     pipe = client.pipeline(transaction=False)
@@ -100,11 +116,71 @@ async def _execute(client: AsyncClient, step: Step) -> Any:
 
 
 async def _together(client: AsyncClient, steps: Sequence[Step]) -> list[Any]:
-    told = await asyncio.gather(*(_execute(client, step) for step in steps), return_exceptions=True)
+    return await _at_once([_execute(client, step) for step in steps])
+
+
+async def _at_once(calls: Sequence[Awaitable[Any]]) -> list[Any]:
+    told = await asyncio.gather(*calls, return_exceptions=True)
     for reply in told:
         if isinstance(reply, BaseException) and not isinstance(reply, Exception):
             raise reply  # one of them was cancelled from outside
     return told
+
+
+async def _act(client: Any, act: clusters.Act) -> Any:
+    """Perform an act on a cluster."""
+    if isinstance(act, clusters.Send):
+        return await _send(act)
+    if isinstance(act, clusters.SendAll):
+        return await _at_once([_send(send) for send in act.sends])
+    if isinstance(act, clusters.Pause):
+        return await asyncio.sleep(act.seconds)
+    if isinstance(act, clusters.Learn):
+        return await _learn(client, act)
+    if isinstance(act, clusters.Refresh):
+        return await client.nodes_manager.initialize()
+    await client.initialize()  # reads the map, unless it was
+    return clusters.look_up(client, act)
+
+
+_learning: Final[WeakKeyDictionary[Any, dict[Any, asyncio.Future[Any]]]] = WeakKeyDictionary()
+"""What clients are about to learn, by the keys."""
+
+
+async def _learn(client: Any, act: clusters.Learn) -> None:
+    # All tasks that wait for a filter are told at once that it has moved.  They learn together, since
+    # a client that is redirected often enough closes its connections, those of other tasks too.
+    under_way = _learning.setdefault(client, {})
+    if act.key not in under_way:
+        probe = clusters.probe(client, act)
+        if probe is None:
+            return
+        learning = asyncio.ensure_future(client.execute_command(*probe))
+        under_way[act.key] = learning
+
+        def learnt(done: asyncio.Future[Any]) -> None:
+            del under_way[act.key]
+            _ = done.cancelled() or done.exception()  # which each of those who wait is told, if any does
+
+        learning.add_done_callback(learnt)
+    await asyncio.shield(under_way[act.key])
+
+
+async def _send(act: clusters.Send) -> list[Any]:
+    if len(act.commands) == 1:
+        return [await act.node.execute_command(*act.commands[0])]
+    queued = [_Queued(command) for command in act.commands]
+    await act.node.execute_pipeline(queued)
+    return [each.result for each in queued]
+
+
+class _Queued:
+    """A command, as the nodes of an asyncio cluster client want it for a pipeline."""
+
+    def __init__(self, command: Command) -> None:
+        self.args = command
+        self.kwargs: dict[str, Any] = {}
+        self.result: Any = None
 
 
 class _Passenger(Waiting):

@@ -51,9 +51,6 @@ class Bound(Generic[C, O]):
             raise ValueError(
                 f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
             )
-        if operations.min_replicas and hasattr(client, "get_node_from_key"):
-            # WAIT has no key, so a cluster client may send it to another node than the write.
-            raise ValueError(f"min_replicas={operations.min_replicas} needs a client of a single server")
         self._client = client
         self._operations = operations
         self._bind()

@@ -60,6 +60,8 @@ def description(layout: ForeignLayout, ttl: int, *, refresh_ttl: bool) -> bytes:
 class StoredBitmap(Stored):
     """A bitmap under the key that the other system gives it."""
 
+    notices_loss = False  # a missing one is an empty one
+
     def __init__(
         self, name: str, *, layout: ForeignLayout, ttl: int, refresh_ttl: bool, wait: Wait | None
     ) -> None:

@@ -114,7 +114,7 @@ class Calls:
         reply: Reply
         if not self._retry_safe:
             try:
-                reply = yield from self._stored.run(self._change, opened, [packed])
+                reply = yield from self._stored.run(self._change, opened, [packed], again=False)
             except Unanswered as unanswered:
                 raise unknown(self._stored.name, unanswered) from unanswered
             return reply

@@ -139,7 +139,7 @@ class Claims:
             keys.append(held.lane.key)
             arguments.append(b"%d" % held.lane.calls)
         try:
-            reply = yield from self._stored.run(_COMMIT, opened, arguments, keys)
+            reply = yield from self._stored.run(_COMMIT, opened, arguments, keys, again=self._retry_safe)
         except Unanswered as unanswered:
             raise unanswered.public(self._stored.name, _AGAIN) from unanswered
         if held.lane is not None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
+from functools import partial
 from itertools import chain, compress
 from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, cast
 
+from bloomredis import clusters
 from bloomredis.arguments import listed
 from bloomredis.batches import batches
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
@@ -26,7 +29,7 @@ from bloomredis.hashing import Item
 from bloomredis.layers import RotatingOperations, ScalingOperations
 from bloomredis.partitioned import operations
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import At, Op, Step, Together
+from bloomredis.protocol import At, Once, Op, Read, Several, Step, Together, commands_of, regrouped
 from bloomredis.sharded import ShardedOperations
 
 P = ParamSpec("P")
@@ -52,13 +55,16 @@ class SyncClient(Protocol):
         """Return a pipeline, which sends several commands over one connection."""
 
 
-def drive(client: SyncClient, operation: Op[T]) -> T:
+def drive(
+    client: SyncClient, operation: Generator[Any, Any, T], execute: Callable[[Any, Any], Any] | None = None
+) -> T:
     """Execute an operation's commands until it has its answer."""
+    execute = execute or _execute
     try:
         step = next(operation)
         while True:
             try:
-                reply = _execute(client, step)
+                reply = execute(client, step)
             except Exception as error:
                 step = operation.throw(error)
             else:
@@ -75,6 +81,15 @@ def _execute(client: SyncClient, step: Step) -> Any:
         return _together(client, step.steps)
     if isinstance(step, At):
         return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
+    if clusters.is_cluster(type(client)):
+        return drive(client, clusters.run(client, step), _act)
+    if isinstance(step, Several):
+        together = [each for one in step.steps for each in commands_of(one)]
+        return regrouped(step.steps, _execute(client, together))
+    if isinstance(step, Read):
+        step = step.command
+    elif isinstance(step, Once):
+        step = step.step
     if isinstance(step, tuple):
         return client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
     pipe = client.pipeline(transaction=False)
@@ -84,19 +99,23 @@ def _execute(client: SyncClient, step: Step) -> Any:
 
 
 def _together(client: SyncClient, steps: Sequence[Step]) -> list[Any]:
-    """Execute the first step here and the others in threads, or here if no thread is free by then."""
+    return _at_once([partial(_execute, client, step) for step in steps])
 
-    def outcome(step: Step) -> Any:
+
+def _at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Make the first call here and the others in threads, or here if no thread is free by then."""
+
+    def outcome(call: Callable[[], Any]) -> Any:
         try:
-            return _execute(client, step)
+            return call()
         except Exception as error:
             return error
 
-    helping = [_helpers().submit(outcome, step) for step in steps[1:]]
+    helping = [_helpers().submit(outcome, call) for call in calls[1:]]
     try:
-        told = [outcome(steps[0])]
-        for step, future in zip(steps[1:], helping, strict=True):
-            told.append(outcome(step) if future.cancel() else future.result())
+        told = [outcome(calls[0])]
+        for call, future in zip(calls[1:], helping, strict=True):
+            told.append(outcome(call) if future.cancel() else future.result())
     finally:  # interrupted or not, nothing goes on unnoticed
         wait([future for future in helping if not future.cancel()])
     return told
@@ -110,6 +129,29 @@ def _helpers() -> ThreadPoolExecutor:
     if _pool is None:
         _pool = ThreadPoolExecutor(MOST_HELPERS, thread_name_prefix="bloomredis")
     return _pool
+
+
+def _act(client: Any, act: clusters.Act) -> Any:
+    """Perform an act on a cluster."""
+    if isinstance(act, clusters.Send):
+        connect = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
+        if len(act.commands) == 1:
+            return [connect(act.node).execute_command(*act.commands[0])]
+        return _execute(connect(act.node), act.commands)
+    if isinstance(act, clusters.SendAll):
+        return _at_once([partial(_act, client, send) for send in act.sends])
+    if isinstance(act, clusters.Pause):
+        return time.sleep(act.seconds)
+    if isinstance(act, clusters.Learn | clusters.Refresh):
+        return _learn(client, act)
+    return clusters.look_up(client, act)
+
+
+def _learn(client: Any, act: clusters.Learn | clusters.Refresh) -> None:
+    if isinstance(act, clusters.Refresh):
+        client.nodes_manager.initialize()
+    elif probe := clusters.probe(client, act):
+        client.execute_command(*probe)
 
 
 class _Turn(Waiting):

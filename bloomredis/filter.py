@@ -70,7 +70,7 @@ class FilterOperations:
     :param coalesce: let concurrent calls share round trips: those of tasks in asyncio, where None means
         True, or of threads other than the main one, where None means False.
     :param min_replicas: replicas that must have a write before the call returns; fewer raise
-        `OutcomeUnknownError`.  Not with a cluster client.
+        `OutcomeUnknownError`.  On a cluster they are those of the node that has the key.
     :param replica_timeout: seconds to wait for them.
     :param local_cache: answer from a copy of the filter in this process (as large as the filter) where
         that says "there", which is right while the generation stands; everything else asks the server.

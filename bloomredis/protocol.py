@@ -35,10 +35,31 @@ class Together(NamedTuple):
     steps: Sequence[Any]  # Steps
 
 
-Step = Command | list[Command] | At | Together
-"""One command, answered with its reply or an error thrown in; or several to be sent in one round trip,
-over one connection (one for each node of a cluster), answered with a list of replies in which errors
-stand as values."""
+class Several(NamedTuple):
+    """Steps for one server or cluster that have nothing to do with each other, sent at once.
+
+    It is answered with a list of what each is answered with, in which errors stand as values.
+    """
+
+    steps: Sequence[Any]  # Steps
+
+
+class Read(NamedTuple):
+    """A script that changes nothing, by its SHA, and its text: a replica may answer."""
+
+    command: Command
+    text: str
+
+
+class Once(NamedTuple):
+    """A step that a driver must not send again once it may have been executed."""
+
+    step: Any  # a Command, or several
+
+
+Step = Command | list[Command] | At | Together | Several | Read | Once
+"""One command, answered with its reply or an error thrown in; or several to be sent over one
+connection, in one round trip, answered with a list of replies in which errors stand as values."""
 
 Op = Generator[Step, Any, T]
 """An operation that ends with a T."""
@@ -88,8 +109,13 @@ _CLASSES: Final = {
     "NoPermissionError": "NOPERM",
     "AuthenticationError": "NOAUTH",
     "BusyLoadingError": "LOADING",
+    "MasterDownError": "MASTERDOWN",  # which is a ClusterDownError
     "ClusterDownError": "CLUSTERDOWN",
-    "MasterDownError": "MASTERDOWN",
+    "SlotNotCoveredError": "CLUSTERDOWN",
+    "ClusterCrossSlotError": "CROSSSLOT",
+    "TryAgainError": "TRYAGAIN",
+    "MovedError": "MOVED",
+    "AskError": "ASK",  # which MovedError is one of
 }
 _TEXTS: Final = {
     # Said without the word: of a command inside a script (6.2 and 7.0; from 7.2 on), and by the
@@ -98,6 +124,7 @@ _TEXTS: Final = {
     "ACL failure in script": "NOPERM",
     "invalid username-password pair": "NOAUTH",
     "HELLO must be called with the client already authenticated": "NOAUTH",
+    "all keys must map to the same key slot": "CROSSSLOT",  # by a cluster client
 }
 _ADVICE: Final = {
     "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter",
@@ -110,9 +137,24 @@ _ADVICE: Final = {
     "BUSY": "somebody's script is running for too long: wait, or end it with SCRIPT KILL",
     "CLUSTERDOWN": "the cluster does not serve this slot: wait for its failover, check its nodes",
     "MASTERDOWN": "it is a replica that has lost its primary: wait, or connect to the primary",
+    "TRYAGAIN": "the slot of the filter is on its way to another node, and its keys are on both: "
+    "let the migration end (CLUSTER SETSLOT), then try again",
+    "MOVED": "another node of the cluster serves this slot: use a cluster client; if it is one, check "
+    "whether the nodes agree",
+    "ASK": "the slot of the filter is on its way to a node that the client does not know: let the "
+    "migration end, or give the client that node too",
     "CROSSSLOT": "the name makes the filter's keys fall into different slots: avoid '}' in it",
 }
-_CONNECTION: Final = frozenset(("ConnectionError", "TimeoutError", "ClusterError"))
+_CONNECTION: Final = frozenset(
+    (
+        "ConnectionError",
+        "TimeoutError",
+        "ClusterError",
+        # A cluster client that has lost the cluster, perhaps after it had sent something:
+        "RedisClusterException",
+        "ValkeyClusterException",
+    )
+)
 _UNSENT: Final = frozenset(("MaxConnectionsError",))
 _TOUCH: Final = load("touch")
 _WORD: Final = re.compile(
@@ -128,13 +170,21 @@ DEFINITE: Final = frozenset(("OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS
 
 
 def call(
-    script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | int | str], wait: Wait | None = None
+    script: Script,
+    keys: Sequence[bytes],
+    arguments: Sequence[bytes | int | str],
+    wait: Wait | None = None,
+    *,
+    reads: bool = False,
+    again: bool = True,
 ) -> Op[Any]:
     """Run a script by its SHA; a server that does not know it is taught with the same call.
 
     That is one more round trip, with EVAL, which cannot fail for a missing script: a SCRIPT FLUSH
     at any moment neither loses the call nor makes it run twice.
 
+    :param reads: it changes nothing, and a replica may answer.
+    :param again: it may be sent again where it is not known whether it was executed.
     :raises Refusal: the script refuses.
     :raises ServerRefusedError: the server does.
     :raises Unanswered: the connection failed, or too few replicas confirmed the write.
@@ -143,12 +193,13 @@ def call(
     try:
         try:
             command = ("EVALSHA", script.sha, *tail)
-            return (yield command) if wait is None else (yield from _confirmed(command, wait))
+            if reads:
+                return (yield Read(command, script.text))
+            return (yield from _sent(command, wait, again=again))
         except Exception as error:
             if word_of(error) != "NOSCRIPT":
                 raise
-        command = ("EVAL", script.text, *tail)
-        return (yield command) if wait is None else (yield from _confirmed(command, wait))
+        return (yield from _sent(("EVAL", script.text, *tail), wait, again=again))
     except Unanswered:
         raise
     except Exception as error:
@@ -158,10 +209,17 @@ def call(
         raise meaning from error
 
 
-def _confirmed(command: Command, wait: Wait) -> Op[Any]:
+def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:
+    if wait is not None:
+        return (yield from _confirmed(command, wait, again=again))
+    return (yield command if again else Once(command))
+
+
+def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
     # From 7.2 on WAIT covers only what this connection wrote, and "already there" writes nothing.
     touch: Command = ("EVAL", _TOUCH.text, 1, command[3], 0)
-    reply, touched, replicas = yield [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
+    commands: list[Command] = [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
+    reply, touched, replicas = yield commands if again else Once(commands)
     if isinstance(reply, Exception):
         raise reply
     for result in (touched, replicas):
@@ -188,7 +246,7 @@ def word_of(error: Exception) -> str:
     for phrase, word in _TEXTS.items():
         if phrase in text:
             return word
-    match = None if _is_silence(error) else _WORD.search(text)
+    match = None if is_silence(error) else _WORD.search(text)
     return match[0] if match else ""
 
 
@@ -200,12 +258,13 @@ def explained(error: Exception) -> Exception:
         return ServerRefusedError(message, word)
     if word:
         return Refusal(word, str(error).partition(f"{word} ")[2])
-    if _is_silence(error):
+    if is_silence(error):
         return Unanswered(str(error))
     return error
 
 
-def _is_silence(error: Exception) -> bool:
+def is_silence(error: Exception) -> bool:
+    """Return whether an error says that no answer came."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & _CONNECTION) and not names & _UNSENT
 
@@ -285,21 +344,36 @@ def _exchanged(steps: Sequence[Step]) -> Op[list[Any]]:
     if len(merged) > 1:
         told = yield Together(merged)
     for group, reply in zip(groups.values(), told, strict=True):
-        rest = iter(reply) if isinstance(reply, list) else None
-        for i, inner in group:
-            if rest is None:
-                replies[i] = reply
-            else:
-                replies[i] = list(islice(rest, len(inner))) if isinstance(inner, list) else next(rest)
+        each = [reply] * len(group) if isinstance(reply, Exception) or len(group) == 1 else reply
+        for (i, _), own in zip(group, each, strict=True):
+            replies[i] = own
     return replies
 
 
 def _merged(server: int | None, steps: Sequence[Any]) -> Step:
     """Return one step that does what several for one server do."""
-    commands: list[Command] = []
+    step = steps[0] if len(steps) == 1 else Several(steps)
+    return step if server is None else At(server, step)
+
+
+def commands_of(step: Any) -> list[Command]:
+    """Return the commands of a step for one server."""
+    if isinstance(step, Read):
+        return [step.command]
+    if isinstance(step, Once):
+        return commands_of(step.step)
+    return step if isinstance(step, list) else [step]
+
+
+def regrouped(steps: Sequence[Any], replies: Iterable[Any]) -> list[Any]:
+    """Return what each step is answered with, given the replies to all their commands."""
+    rest = iter(replies)
+    answers = []
     for step in steps:
-        commands += step if isinstance(step, list) else [step]
-    return commands if server is None else At(server, commands)
+        own = list(islice(rest, len(commands_of(step))))
+        plain = step.step if isinstance(step, Once) else step
+        answers.append(own if isinstance(plain, list) else own[0])
+    return answers
 
 
 def _caught(step: Step) -> Op[Any]:

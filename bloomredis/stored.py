@@ -83,6 +83,8 @@ class Stored(ABC):
 
     has_layers: ClassVar[bool] = False
     """Whether the scripts have to know several layers."""
+    notices_loss: ClassVar[bool] = True
+    """Whether a script refuses if what is stored is missing, so that an answer is never a replica's guess."""
 
     def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
         self.name = name
@@ -134,9 +136,11 @@ class Stored(ABC):
         keys: Sequence[bytes] = (),
         *,
         reads: bool = False,
+        again: bool = True,
     ) -> Op[Any]:
         """Run a script on the filter that this object knows; one that only reads waits for no replica.
 
+        :param again: it may be sent again where it is not known whether it was executed.
         :raises Outdated: the filter has another layout by now than `opened`.
         """
         if self.only_read and not reads:
@@ -146,7 +150,9 @@ class Stored(ABC):
         while True:
             every = [opened.key, *keys, *opened.extra]
             try:
-                return (yield from protocol.call(script, every, [opened.identity, *arguments], wait))
+                values = [opened.identity, *arguments]
+                anywhere = reads and self.notices_loss
+                return (yield from protocol.call(script, every, values, wait, reads=anywhere, again=again))
             except Refusal as refusal:
                 met = refusal
             now = yield from self._meet(met, opened)
@@ -335,6 +341,7 @@ class StoredFilter(Missed):
                         [self.key, *keys],
                         [found.header.identity, *arguments(found.header)],
                         self.wait,
+                        again=bool(keys),  # with a receipt
                     )
                 )
             except Refusal as refusal:

@@ -65,6 +65,9 @@ class Asyncio:
         twin: Any
         if isinstance(client, fakeredis.FakeRedis):
             twin = fakeredis.FakeAsyncRedis(server=client.connection_pool.connection_kwargs["server"])
+        elif isinstance(client, redis.RedisCluster):
+            node: Any = client.get_primaries()[0]  # type: ignore[no-untyped-call]  # redis-py has it so
+            twin = redis.asyncio.RedisCluster(host=node.host, port=node.port)
         else:
             options = client.connection_pool.connection_kwargs
             retries = getattr(options.get("retry"), "_retries", None)

@@ -17,7 +17,7 @@ LAYERS = [
     {"blocked"},
     {"layouts", "protocol", "receipts"},
     {"stack"},
-    {"stored", "pipelines"},
+    {"stored", "pipelines", "clusters"},
     {"bitmaps", "stacked"},
     {"arguments", "info", "calls", "claims", "layered"},
     {"local", "bulk", "batches", "storage", "transfer", "shards"},

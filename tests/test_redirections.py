@@ -1,0 +1,238 @@
+"""What is done about a cluster's redirections, with scripted nodes: no server, no mocks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import redis
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisClusterException,
+    SlotNotCoveredError,
+    TryAgainError,
+)
+
+from bloomredis import clusters, protocol, scripts
+from bloomredis.clusters import Address, Learn, Owner, Pause, Reader, Refresh, Send
+from bloomredis.errors import ServerRefusedError
+from bloomredis.protocol import Wait
+
+ADD = scripts.load("add")
+COMMAND = ("EVALSHA", ADD.sha, 2, b"k", b"{k}:receipt:1", b"identity")
+ASKING = ("ASKING",)
+
+
+class Client:
+    """What knows the map of a scripted cluster."""
+
+
+def play(
+    step: Any, *, says: Iterable[Any], knows: dict[type, Any] | None = None, client: Client | None = None
+) -> tuple[Any, list[Any]]:
+    """Do a step on a cluster whose nodes say that; return the answer or the error, and all acts."""
+    acts: list[Any] = []
+    said, known = iter(says), {Owner: "owner", Address: "other", Reader: None, **(knows or {})}
+    course = clusters.run(client or Client(), step)
+    reply: Any = None
+    try:
+        while True:
+            act = course.throw(reply) if isinstance(reply, Exception) else course.send(reply)
+            acts.append(act)
+            reply = next(said) if isinstance(act, Send) else known.get(type(act))
+    except StopIteration as end:
+        return end.value, acts
+    except Exception as error:
+        return error, acts
+
+
+def sent(acts: list[Any]) -> list[tuple[str, list[Any]]]:
+    """Return what went to which node."""
+    return [(act.node, act.commands) for act in acts if isinstance(act, Send)]
+
+
+def errors(kind: Callable[[str], Exception]) -> Exception:
+    return kind("866 127.0.0.1:7001")
+
+
+def test_a_call_goes_to_the_owner_of_its_key() -> None:
+    """One look at the client's map, one round trip."""
+    answer, acts = play(COMMAND, says=[[1]])
+    assert answer == 1
+    assert acts == [Owner(b"k"), Send("owner", [COMMAND])]
+
+
+def test_moved_makes_the_client_learn() -> None:
+    """The owner is looked up again, after the client was told that its map is old."""
+    answer, acts = play(COMMAND, says=[errors(MovedError), [1]])
+    assert answer == 1
+    assert [type(act) for act in acts] == [Owner, Send, Learn, Owner, Send]
+
+
+def test_ask_is_followed_on_one_connection() -> None:
+    """ASKING and what asks go out together, and the client's map is left as it is."""
+    answer, acts = play(COMMAND, says=[errors(AskError), [b"OK", 1]])
+    assert answer == 1
+    assert sent(acts) == [("owner", [COMMAND]), ("other", [ASKING, COMMAND])]
+    assert Learn not in map(type, acts)
+
+
+def test_a_node_that_the_client_does_not_know_is_waited_for() -> None:
+    """The client learns of it at the end of the slot's migration."""
+    answer, acts = play(COMMAND, says=[errors(AskError), errors(AskError), [1]], knows={Address: None})
+    assert answer == 1
+    assert Pause in map(type, acts)
+
+
+def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TRYAGAIN is no answer, until the patience is at an end; then it was certainly not executed."""
+    monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
+    met, acts = play(COMMAND, says=itertools.repeat(errors(TryAgainError)))
+    assert isinstance(met, TryAgainError)
+    assert len(sent(acts)) == clusters.PATIENCE + 1
+    meaning = protocol.explained(met)
+    assert isinstance(meaning, ServerRefusedError)
+    assert meaning.word == "TRYAGAIN"
+
+
+def test_a_doubt_outlives_a_refusal_to_execute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a first sending was not answered, TRYAGAIN to the later ones does not make it undone."""
+    monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
+    gone = redis.ConnectionError("gone")
+    met, _ = play(COMMAND, says=itertools.chain([gone], itertools.repeat(errors(TryAgainError))))
+    assert met is gone
+
+
+def test_what_was_not_answered_is_sent_again() -> None:
+    """Some times, and fewer if the client does not find the owner again."""
+    gone = redis.ConnectionError("gone")
+    answer, acts = play(COMMAND, says=[gone, [1]])
+    assert answer == 1
+    assert [type(act) for act in acts] == [Owner, Send, Learn, Owner, Send]
+    met, acts = play(COMMAND, says=itertools.repeat(gone))
+    assert (met, len(sent(acts))) == (gone, 1 + clusters.RESENDS)
+    met, acts = play(COMMAND, says=itertools.repeat(gone), knows={Learn: redis.ConnectionError("too")})
+    assert (met, len(sent(acts))) == (gone, 2)
+
+
+def test_what_must_not_be_sent_again_is_not() -> None:
+    """A call without receipt is sent again only where no node can have executed it."""
+    gone = redis.ConnectionError("gone")
+    met, acts = play(protocol.Once(COMMAND), says=[gone])
+    assert (met, len(sent(acts))) == (gone, 1)
+    for refusal in (TryAgainError, MovedError, ReadOnlyError):
+        assert play(protocol.Once(COMMAND), says=[errors(refusal), [1]])[0] == 1
+
+
+@pytest.mark.parametrize(
+    "down", [ClusterDownError("CLUSTERDOWN Hash slot not served"), SlotNotCoveredError("x")]
+)
+def test_a_cluster_that_is_down_is_the_callers_to_know(down: Exception) -> None:
+    """The client waits as long as it is told to; then the caller is told what to do."""
+    met, acts = play(COMMAND, says=[down, [1]], knows={Learn: down})
+    assert (met, len(sent(acts))) == (down, 1)
+    meaning = protocol.explained(down)
+    assert isinstance(meaning, ServerRefusedError)
+    assert meaning.word == "CLUSTERDOWN"
+    assert play(COMMAND, says=[down, [1]])[0] == 1
+
+
+def test_a_lost_cluster_leaves_a_doubt() -> None:
+    """That is how a client ends which has lost a connection and then finds no node."""
+    error = RedisClusterException("Redis Cluster cannot be connected.")
+    assert isinstance(protocol.explained(error), protocol.Unanswered)
+
+
+def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
+    """What redis-py makes of it is no error of a connection."""
+    closed = AttributeError("'NoneType' object has no attribute 'writelines'")
+    assert play(COMMAND, says=[closed, [1]])[0] == 1
+    met, _ = play(COMMAND, says=itertools.repeat([closed]))
+    assert isinstance(protocol.explained(met), protocol.Unanswered)
+
+
+def confirmed() -> list[Any]:
+    """Return the step of a call that waits for a replica."""
+    step = next(protocol.call(ADD, [b"k", b"{k}:receipt:1"], [b"identity"], Wait(1, 100)))
+    assert isinstance(step, list)
+    return step
+
+
+def test_a_write_is_confirmed_where_it_was_executed() -> None:
+    """The call, the touch and WAIT go over one connection, wherever that leads."""
+    step = confirmed()
+    replies = [1, 1, 1]
+    asked = [b"OK", 1, b"OK", 1, b"OK", 1]
+    answer, acts = play(step, says=[[errors(TryAgainError)] * 3, [errors(AskError)] * 3, asked])
+    assert answer == replies
+    assert sent(acts) == [
+        ("owner", step),
+        ("owner", step),
+        ("other", [each for command in step for each in (ASKING, command)]),
+    ]
+
+
+def test_a_touch_that_went_astray_is_not_repeated() -> None:
+    """What was executed is not sent again because the slot left before it was confirmed."""
+    answer, acts = play(confirmed(), says=[[1, errors(MovedError), 0]])
+    assert answer[0] == 1
+    assert len(sent(acts)) == 1
+
+
+READ = protocol.Read(("EVALSHA", ADD.sha, 1, b"k", b"identity"), ADD.text)
+READ_ONLY = ("EVALSHA_RO", *READ.command[1:])
+
+
+def test_a_read_goes_to_a_replica_if_the_client_reads_there() -> None:
+    """It is the client that chooses the node; one that reads from primaries sends what it always does."""
+    assert sent(play(READ, says=[[1]], knows={Reader: "replica"})[1]) == [("replica", [READ_ONLY])]
+    assert sent(play(READ, says=[[1]])[1]) == [("owner", [READ.command])]
+
+
+def test_a_replica_is_taught_itself() -> None:
+    """The next one to be asked may be another one, so the script goes to the very node that lacked it."""
+    _, acts = play(READ, says=[NoScriptError("x"), [1]], knows={Reader: "replica"})
+    assert sent(acts) == [
+        ("replica", [READ_ONLY]),
+        ("replica", [("EVAL_RO", ADD.text, *READ.command[2:])]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "refusal", ["BLOOMMISSING there is no such key", "MOVED 866 127.0.0.1:7001", "MASTERDOWN Link is down"]
+)
+def test_a_refusal_is_left_to_the_primary(refusal: str) -> None:
+    """A replica may be behind, and knows nothing of keys that have left."""
+    answer, acts = play(READ, says=[redis.ResponseError(refusal), [1]], knows={Reader: "replica"})
+    assert answer == 1
+    assert [node for node, _ in sent(acts)] == ["replica", "owner"]
+
+
+def test_a_replica_that_is_gone_makes_the_client_read_its_map() -> None:
+    """Otherwise every read would try it first."""
+    _, acts = play(READ, says=[redis.ConnectionError("gone"), [1]], knows={Reader: "replica"})
+    assert Refresh in map(type, acts)
+
+
+def test_a_server_without_read_only_scripts_is_asked_once() -> None:
+    """From then on the client's reads go to the primaries."""
+    client = Client()
+    knows: dict[type, Any] = {Reader: "replica"}
+    unknown = redis.ResponseError("unknown command 'EVALSHA_RO', with args beginning with: ")
+    assert play(READ, says=[unknown, [1]], knows=knows, client=client)[0] == 1
+    assert sent(play(READ, says=[[1]], knows=knows, client=client)[1]) == [("owner", [READ.command])]
+
+
+def test_commands_for_several_keys_are_answered_at_their_places() -> None:
+    """Without WAIT each goes where its own key is, and errors stand as values."""
+    refused = redis.ResponseError("WRONGTYPE x")
+    step = [("STRLEN", b"a"), ("PTTL", b"b")]
+    answer, acts = play(step, says=[[5], refused])
+    assert answer == [5, refused]
+    assert [act.key for act in acts if isinstance(act, Owner)] == [b"a", b"b"]
