@@ -170,11 +170,16 @@ class SpreadOperations(FilterOperations):
         )
         if error is not None:
             known = _told("add_many", answers, items, error)
+            # What this batch is a rest of may have been interrupted as well.
+            known.results[:] = map(self._or_owed, encoded, known.results)
             for i in range(len(known.results), len(items)):
                 if answers[i]:
                     self._owed.keep(encoded[i], True)
             raise known from error.__cause__ if isinstance(error, BatchInterruptedError) else error
-        return [bool(self._owed.take(item) or new) for item, new in zip(encoded, answers, strict=True)]
+        return list(map(self._or_owed, encoded, answers))
+
+    def _or_owed(self, item: str | bytes, new: bool | None) -> bool:  # noqa: FBT001 - an answer
+        return bool(self._owed.take(item) or new)
 
     def contains_encoded(self, encoded: Sequence[str | bytes]) -> Op[list[bool]]:
         answers, error = yield from self._gathered(

@@ -143,11 +143,11 @@ A, B, C = ("GET", "a"), ("GET", "b"), ("GET", "c")
 
 
 def test_what_is_asked_for_together_travels_together() -> None:
-    """Commands and lists are merged into one list, and cut apart again; a last one alone stays alone."""
+    """Commands and lists become one step; a last one alone stays alone."""
     answers, sent = play(
-        protocol.side_by_side([asking(A, B), asking([A, C]), asking(C)]), [[1, 2, 3, 4], "the b"]
+        protocol.side_by_side([asking(A, B), asking([A, C]), asking(C)]), [[1, [2, 3], 4], "the b"]
     )
-    assert sent == [[A, A, C, C], B]
+    assert sent == [protocol.Several([A, [A, C], C]), B]
     assert answers == [[1, "the b"], [[2, 3]], [4]]
 
 
@@ -155,7 +155,7 @@ def test_an_error_reaches_the_operation_that_asked() -> None:
     """One reply is thrown into its operation, inside a list it stays a value; one of all reaches all."""
     lost, refused = redis.ConnectionError("gone"), redis.ResponseError("no")
     answers, _ = play(
-        protocol.side_by_side([asking(A, B), asking([A, B]), asking(C)]), [[lost, 1, refused, refused], 2]
+        protocol.side_by_side([asking(A, B), asking([A, B]), asking(C)]), [[lost, [1, refused], refused], 2]
     )
     assert answers == [["no answer", 2], [[1, refused]], refused]
     answers, _ = play(protocol.side_by_side([asking(A), asking(B)]), [lost])
@@ -166,8 +166,9 @@ def test_each_server_gets_its_own_list() -> None:
     """Those of several servers are asked at once; what one of them refuses concerns its operations alone."""
     lost = redis.ConnectionError("gone")
     operations = [protocol.at(1, asking(A, B)), protocol.at(0, asking(C)), protocol.at(1, asking(C))]
-    answers, sent = play(protocol.side_by_side(operations), [[lost, [3]], 4])
-    assert sent == [protocol.Together([protocol.At(1, [A, C]), protocol.At(0, [C])]), protocol.At(1, B)]
+    answers, sent = play(protocol.side_by_side(operations), [[lost, 3], 4])
+    both = protocol.At(1, protocol.Several([A, C]))
+    assert sent == [protocol.Together([both, protocol.At(0, C)]), protocol.At(1, B)]
     assert answers == [["no answer", 4], [3], ["no answer"]]
 
 
@@ -181,8 +182,15 @@ def test_a_step_that_names_its_server_goes_there() -> None:
 def test_no_more_than_wanted_are_under_way() -> None:
     """The next one begins when one has ended."""
     answers, sent = play(protocol.side_by_side([asking(A), asking(B), asking(C)], most=2), [[1, 2], 3])
-    assert sent == [[A, B], C]
+    assert sent == [protocol.Several([A, B]), C]
     assert answers == [[1], [2], [3]]
+
+
+def test_replies_are_cut_as_the_steps_are() -> None:
+    """Each step has as many as it has commands; only a list is answered with a list."""
+    steps = [A, [A, B], protocol.Read(C, "text"), protocol.Once([A, B]), protocol.Once(C)]
+    assert [each for step in steps for each in protocol.commands_of(step)] == [A, A, B, C, A, B, C]
+    assert protocol.regrouped(steps, range(7)) == [0, [1, 2], 3, [4, 5], 6]
 
 
 def test_all_are_told_of_an_end() -> None:

@@ -400,6 +400,44 @@ def test_lost_replies_change_no_answer(any_server: Server, way: str) -> None:
         assert proxy.lost
 
 
+class Down:
+    """A client whose server cannot be reached while `down` is set."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client: Any = client
+        self.down = False
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        if self.down:
+            raise redis.ConnectionError("Connection refused.")
+        return self._client.execute_command(*command, **options)
+
+    def pipeline(self, *, transaction: bool) -> Any:
+        if self.down:
+            raise redis.ConnectionError("Connection refused.")
+        return self._client.pipeline(transaction=transaction)
+
+
+def test_a_batch_that_is_interrupted_again_and_again(any_server: Server) -> None:
+    """An answer that was known at the first time is given when its item is answered, at whichever time."""
+    servers = [Down(any_server.client(db=db)) for db in range(3)]
+    f = ShardedBloomFilter(servers, "seen", **OPTIONS)
+    f.add_many(ITEMS)
+    spread: Any = f._operations
+    fresh = {spread._of(item)[0]: item for item in map(str, range(1000, 1100))}
+    batch = [fresh[1], fresh[0], fresh[2]]
+    told: list[bool] = []
+    for down in ([1, 2], [2], []):
+        for place, server in enumerate(servers):
+            server.down = place in down
+        try:
+            told += f.add_many(batch[len(told) :])
+        except BatchInterruptedError as error:
+            told += error.results
+    assert told == [True] * 3
+    assert f.add_many(batch) == [False] * 3
+
+
 def test_a_token_answers_as_its_call_would_have(bloom: Any, server: Server) -> None:
     """Whichever object is asked; a batch without enough replicas loses no answer either."""
     with server.client() as client:
