@@ -356,24 +356,25 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         progress: Callable[[int], object] | None = None,
     ) -> int:
         operations, loop = self._operations, asyncio.get_running_loop()
-        opened = await drive(self._client, operations.opened())
+        load = operations.loading(await drive(self._client, operations.opened()))
         done = 0
 
-        async def send(prepared: Prepared) -> None:
+        async def send(prepared: Prepared | None) -> None:
             nonlocal done
-            await drive(self._client, operations.load(prepared))
-            done += len(prepared.items)
-            if progress is not None:
-                progress(done)
+            if sent := await drive(self._client, operations.load(load, prepared)):
+                done += sent
+                if progress is not None:
+                    progress(done)
 
         preparing: asyncio.Future[Prepared] | None = None
         async for batch in async_batches(items, LOAD_ITEMS):
-            following = loop.run_in_executor(None, operations.prepare, opened, batch)
+            following = loop.run_in_executor(None, load.prepare, batch, operations)
             if preparing is not None:
                 await send(await preparing)
             preparing = following
         if preparing is not None:
             await send(await preparing)
+        await send(None)
         return done
 
     @documented_by(FilterOperations.claim)

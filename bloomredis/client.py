@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from itertools import chain, compress
+from itertools import compress
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.arguments import listed
@@ -336,18 +336,26 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
     @documented_by(FilterOperations.load)
     def load(self, items: Iterable[Item], progress: Callable[[int], object] | None = None) -> int:
         operations = self._operations
-        opened = drive(self._client, operations.opened())
+        load = operations.loading(drive(self._client, operations.opened()))
         done = 0
+
+        def send(prepared: Prepared | None) -> None:
+            nonlocal done
+            if sent := drive(self._client, operations.load(load, prepared)):
+                done += sent
+                if progress is not None:
+                    progress(done)
+
         with ThreadPoolExecutor(1) as hasher:
             preparing: Future[Prepared] | None = None
-            for batch in chain(batches(items, LOAD_ITEMS), [None]):
-                following = hasher.submit(operations.prepare, opened, batch) if batch else None
+            for batch in batches(items, LOAD_ITEMS):
+                following = hasher.submit(load.prepare, batch, operations)
                 if preparing is not None:
-                    drive(self._client, operations.load(preparing.result()))
-                    done += len(preparing.result().items)
-                    if progress is not None:
-                        progress(done)
+                    send(preparing.result())
                 preparing = following
+            if preparing is not None:
+                send(preparing.result())
+        send(None)
         return done
 
     @documented_by(FilterOperations.claim)

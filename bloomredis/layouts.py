@@ -16,8 +16,9 @@ from mmh3 import hash_bytes
 
 from bloomredis import blocked, hashing, sizing
 from bloomredis.blocked import Blocked
-from bloomredis.hashing import Item, Offsets
+from bloomredis.hashing import Item
 from bloomredis.header import BLOCK_BITS, Header
+from bloomredis.probes import AT_ONCE, Probes, Scattered
 
 
 class Layout(Protocol):
@@ -49,8 +50,8 @@ class Layout(Protocol):
     def probes(self, item: bytes) -> list[int]:
         """Return the same for an item that has been encoded."""
 
-    def probe_matrix(self, items: Sequence[str | bytes]) -> Offsets:
-        """Return the same for many: one row an item, one column a probe."""
+    def hashed(self, items: Sequence[str | bytes]) -> Probes:
+        """Return the bits of many, hashed at once."""
 
     def pack_one(self, item: bytes) -> bytes:
         """Return what the scripts are sent for one item, by the way that is fastest for one."""
@@ -96,9 +97,9 @@ class Classic:
         """Return the same for an item that has been encoded."""
         return hashing.probes(hash_bytes(item), self.num_bits, self.num_hashes)
 
-    def probe_matrix(self, items: Sequence[str | bytes]) -> Offsets:
-        """Return the same for many: one row an item, one column a probe."""
-        return hashing.probe_matrix(hashing.digests(items), self.num_bits, self.num_hashes)
+    def hashed(self, items: Sequence[str | bytes]) -> Scattered:
+        """Return the bits of many, hashed at once."""
+        return Scattered(hashing.probe_rows(hashing.digests(items), self.num_bits, self.num_hashes))
 
     def pack_one(self, item: bytes) -> bytes:
         """Return one item's offsets as little-endian u32."""
@@ -108,7 +109,9 @@ class Classic:
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the offsets of all items as little-endian u32, item after item."""
-        return hashing.packed_probes(items, self.num_bits, self.num_hashes)
+        return b"".join(
+            self.hashed(items[start : start + AT_ONCE]).packed() for start in range(0, len(items), AT_ONCE)
+        )
 
 
 NAMES: Final = (Classic.name, Blocked.name)
