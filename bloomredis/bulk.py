@@ -127,7 +127,7 @@ class Load:
             if piece.any():
                 yield Segment(first, piece.tobytes())
 
-    def before(self, segment: Segment, found: bytes) -> None:
+    def before(self, segment: Segment, found: bytes | bytearray) -> None:
         """Take notice of what was in a segment's place before: that replaces what has been sent."""
         piece = self._bitmap[segment.first : segment.first + len(segment.data)]
         piece[: len(found)] = np.frombuffer(found, dtype=np.uint8)

@@ -208,9 +208,7 @@ class FilterOperations:
             yield from self._learn(self._cache, sent, asked, told.count(False))
         return _merged(answers, ask, told)
 
-    def _add_encoded(
-        self, encoded: Sequence[str | bytes] | Hashed, items: Sequence[Item]
-    ) -> Op[list[bool]]:
+    def _add_encoded(self, encoded: Sequence[str | bytes] | Hashed, items: Sequence[Item]) -> Op[list[bool]]:
         opened = self._stored.opened or (yield from self._stored.open())
         packed = probes.packed(opened.layout, encoded)
         answers: list[bool] = []

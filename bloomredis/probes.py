@@ -28,12 +28,12 @@ _ODD: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: Knuth's mult
 class Places(NamedTuple):
     """The byte that each bit lies in, and its mask: one row a probe, one column an item."""
 
-    index: NDArray[np.intp]
+    at: NDArray[np.intp]
     masks: Bytes
 
     def take(self, items: NDArray[np.intp]) -> Places:
         """Return those of some of the items, by their places in the batch."""
-        return Places(self.index.take(items, axis=1), self.masks.take(items, axis=1))
+        return Places(self.at.take(items, axis=1), self.masks.take(items, axis=1))
 
     def missing(self, bitmap: Bytes) -> NDArray[np.intp]:
         """Return which of the items have a bit that is not set, in order."""
@@ -42,17 +42,17 @@ class Places(NamedTuple):
 
     def set(self, bitmap: Bytes) -> None:
         """Set the bits of all items."""
-        if self.index.size <= _FEW:
-            np.bitwise_or.at(bitmap, self.index, self.masks)
+        if self.at.size <= _FEW:
+            np.bitwise_or.at(bitmap, self.at, self.masks)
             return
-        for index, masks in zip(*self, strict=True):
-            bitmap[index] |= masks  # of two items that share a byte here only one is written
+        for at, masks in zip(self.at, self.masks, strict=True):
+            bitmap[at] |= masks  # of two items that share a byte here only one is written
         lost = self._set_bits(bitmap) == 0
         if lost.any():
-            np.bitwise_or.at(bitmap, self.index[lost], self.masks[lost])
+            np.bitwise_or.at(bitmap, self.at[lost], self.masks[lost])
 
     def _set_bits(self, bitmap: Bytes) -> Bytes:
-        return bitmap.take(self.index) & self.masks
+        return bitmap.take(self.at) & self.masks
 
 
 class Probes(ABC):
@@ -83,7 +83,7 @@ class Probes(ABC):
         return sum(row.nbytes for row in self.rows())
 
     def enter(self, bitmap: Bytes) -> Self:
-        """Set the bits of all items; return those of the items that had one to set and no equal before them."""
+        """Set the bits of all items; return the new ones: a bit was unset, and no equal item came before."""
         places = self.places()
         missing = places.missing(bitmap)
         places.set(bitmap)
