@@ -25,7 +25,6 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 from bloomredis.arguments import listed
 from bloomredis.batches import async_batches
 from bloomredis.binding import Bound, built_by, documented_by, is_asyncio, presented_as
-from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError
@@ -364,22 +363,22 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         load = operations.loading(await drive(self._client, operations.opened()))
         done = 0
 
-        async def send(prepared: Prepared | None) -> None:
+        async def send() -> None:
             nonlocal done
-            if sent := await drive(self._client, operations.load(load, prepared)):
-                done += sent
-                if progress is not None:
-                    progress(done)
+            done += load.items
+            opened = await drive(self._client, operations.load(load))
+            added = await loop.run_in_executor(None, load.finish)
+            await drive(self._client, operations.tally(opened, added))
+            if progress is not None:
+                progress(done)
 
-        preparing: asyncio.Future[Prepared] | None = None
+        # What takes long here is left to a thread: the loop has other things to do.
         async for batch in async_batches(items, LOAD_ITEMS):
-            following = loop.run_in_executor(None, load.prepare, batch, operations)
-            if preparing is not None:
-                await send(await preparing)
-            preparing = following
-        if preparing is not None:
-            await send(await preparing)
-        await send(None)
+            await loop.run_in_executor(None, load.take, batch)
+            if load.is_full:
+                await send()
+        if load.items:
+            await send()
         return done
 
     @documented_by(FilterOperations.claim)

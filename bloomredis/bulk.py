@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -33,13 +33,11 @@ MOST_BYTES: Final = 64 << 20
 """Bits that a batch keeps at most; a filter of more than twice this is not sent as segments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Items as they were read, encoded, and hashed a few at a time."""
+class Encoded(NamedTuple):
+    """Items as they were read, and as they are hashed."""
 
     items: Sequence[Item]
     encoded: Sequence[str | bytes]
-    probes: list[Probes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,50 +51,49 @@ class Segment:
 class Load:
     """The items of a load that have not been sent, and what is known of those that were there before."""
 
-    def __init__(self, layout: Layout | None) -> None:
+    def __init__(self, layout: Layout | None, encoder: Encoder) -> None:
         """Begin with nothing.
 
         :param layout: None for a filter that has no segments, being in several bitmaps.
         """
         self.layout = layout
-        size = 0 if layout is None else (layout.num_bits + 7) // 8
-        self._has_segments = 0 < size <= 2 * MOST_BYTES
-        self._most_bytes = min(max(size, FEWEST_BYTES), MOST_BYTES) if self._has_segments else 0
-        self._dense = DENSE * -(-size // SEGMENT_BYTES)
-        self._num_bytes = size
+        self._encoder = encoder
+        self._num_bytes = 0 if layout is None else (layout.num_bits + 7) // 8
+        self._has_segments = 0 < self._num_bytes <= 2 * MOST_BYTES
+        self._full = min(max(self._num_bytes, FEWEST_BYTES), MOST_BYTES)
+        self._dense = DENSE * -(-self._num_bytes // SEGMENT_BYTES)
         self._bitmap = np.zeros(0, dtype=np.uint8)
         self._empty()
 
     def _empty(self) -> None:
         self.items = 0
-        self.waiting: list[Prepared] = []  # too few to be sent as segments, so far
+        self.waiting: list[Encoded] = []  # too few to be sent as segments, so far
         self._candidates: list[Probes] = []  # of the others, those that had a bit that no earlier one had
-        self._bytes = 0
+        self._bytes = 0  # of the bits of all, those that were left out too
         self._is_sent = False
         self._was_empty = True
 
-    def prepare(self, items: Sequence[Item], encoder: Encoder) -> Prepared:
-        """Do what can be done beside others, in another thread."""
-        encoded = encoder.encode_all(items)
-        if self.layout is None or not self._has_segments:
-            return Prepared(items, encoded, [])
-        pieces = range(0, len(encoded), AT_ONCE)
-        return Prepared(items, encoded, [self.layout.hashed(encoded[i : i + AT_ONCE]) for i in pieces])
-
-    def take(self, prepared: Prepared) -> None:
-        """Add items to those that have not been sent."""
-        self.items += len(prepared.items)
-        self.waiting.append(prepared)
-        self._bytes += sum(probes.nbytes for probes in prepared.probes)
-        if self.is_dense:
+    def take(self, items: Sequence[Item]) -> None:
+        """Add items to those that have not been sent; raises for what is no item."""
+        self.waiting.append(Encoded(items, self._encoder.encode_all(items)))
+        self.items += len(items)
+        if self.layout is not None and self.is_dense:
             for each in self.waiting:
-                self._enter(each.probes)
+                self._enter(self.layout, each.encoded)
             self.waiting.clear()
+
+    def _enter(self, layout: Layout, encoded: Sequence[str | bytes]) -> None:
+        if not self._bitmap.size:
+            self._bitmap = np.zeros(self._num_bytes, dtype=np.uint8)
+        for start in range(0, len(encoded), AT_ONCE):
+            probes = layout.hashed(encoded[start : start + AT_ONCE])
+            self._bytes += probes.nbytes
+            self._candidates.append(probes.enter(self._bitmap))
 
     @property
     def is_full(self) -> bool:
         """Whether it is time to send what is here."""
-        return self._bytes >= self._most_bytes
+        return self._bytes >= self._full or not self._has_segments
 
     @property
     def is_dense(self) -> bool:
@@ -106,11 +103,6 @@ class Load:
             and self._has_segments
             and self.items * self.layout.num_hashes >= self._dense
         )
-
-    def _enter(self, pieces: Sequence[Probes]) -> None:
-        if not self._bitmap.size:
-            self._bitmap = np.zeros(self._num_bytes, dtype=np.uint8)
-        self._candidates += [probes.enter(self._bitmap) for probes in pieces]
 
     def segments(self) -> Iterator[Segment]:
         """Yield the segments that have a bit set; `before` has to be called with each before the next.
@@ -137,7 +129,7 @@ class Load:
     def finish(self) -> int:
         """Begin anew; return how many items were new: not there before, and the first of their like here.
 
-        An item whose bits are all set only by others that were read with it, in the same 4,096 or so, counts
+        An item whose bits are all set only by others that were read with it, in the same 8,192, counts
         as new.
         """
         if self._was_empty:

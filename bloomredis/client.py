@@ -8,15 +8,13 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from itertools import compress
+from itertools import chain, compress
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from bloomredis.arguments import listed
 from bloomredis.batches import batches
 from bloomredis.binding import Bound, built_by, documented_by, is_asyncio, presented_as
-from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.errors import BatchInterruptedError
@@ -338,24 +336,15 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
         operations = self._operations
         load = operations.loading(drive(self._client, operations.opened()))
         done = 0
-
-        def send(prepared: Prepared | None) -> None:
-            nonlocal done
-            if sent := drive(self._client, operations.load(load, prepared)):
-                done += sent
+        for batch in chain(batches(items, LOAD_ITEMS), [None]):
+            if batch:
+                load.take(batch)
+            if load.items and (load.is_full or not batch):
+                done += load.items
+                opened = drive(self._client, operations.load(load))
+                drive(self._client, operations.tally(opened, load.finish()))
                 if progress is not None:
                     progress(done)
-
-        with ThreadPoolExecutor(1) as hasher:
-            preparing: Future[Prepared] | None = None
-            for batch in batches(items, LOAD_ITEMS):
-                following = hasher.submit(load.prepare, batch, operations)
-                if preparing is not None:
-                    send(preparing.result())
-                preparing = following
-            if preparing is not None:
-                send(preparing.result())
-        send(None)
         return done
 
     @documented_by(FilterOperations.claim)

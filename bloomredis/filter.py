@@ -35,8 +35,8 @@ C = TypeVar("C")
 DEDUPE_ITEMS: Final = 1000
 """Items that `dedupe` reads ahead and sends together."""
 
-LOAD_ITEMS: Final = 1 << 16
-"""Items that `load` reads at a time: hashed while those before them are sent."""
+LOAD_ITEMS: Final = 1 << 14
+"""Items that `load` reads at a time."""
 
 _BITCOUNT_BYTES: Final = 4 << 20  # counted at a time, under 2 ms
 
@@ -274,18 +274,18 @@ class FilterOperations:
 
     def loading(self, opened: Opened) -> bulk.Load:
         """Return what collects the items of a load."""
-        return bulk.Load(opened.layout if self.is_one_bitmap else None)
+        return bulk.Load(opened.layout if self.is_one_bitmap else None, self)
 
-    def load(self, load: bulk.Load, prepared: bulk.Prepared | None) -> Op[int]:
+    def load(self, load: bulk.Load) -> Op[Opened | None]:
         """Add items as fast as possible, without an answer for each; return how many were read.
 
-        They are collected in batches of half a million or more.  A batch that is dense enough is or-ed into
-        the filter as segments of bits, a sparser one is added probe by probe; either way the server is never
-        busy for longer than about 2 ms at a time, each segment is set atomically, and others may add
-        meanwhile.  The next items are hashed while a batch is sent.
+        They are collected in batches that are the larger, the larger the filter is.  A batch that is dense
+        enough is or-ed into the filter as segments of bits, a sparser one is added probe by probe; either way
+        the server is never busy for longer than about 2 ms at a time, each segment is set atomically, and
+        others may add meanwhile.
 
-        Memory does not grow with the number of items, but with the filter's size: about 40 MB, and twice the
-        filter's bits, up to 200 MB in all.  A filter of more than 128 MB is loaded probe by probe.
+        Memory does not grow with the number of items, but with the filter's size: some 10 MB, and twice as
+        much as the filter has, up to 200 MB.  A filter of more than 128 MB is loaded probe by probe.
 
         After a fault it may simply be called again with all items.  The filter's `count` then misses at
         most the new items of the batch that was interrupted.
@@ -293,11 +293,7 @@ class FilterOperations:
         :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
         :param progress: called with the number of items done so far.
         """
-        if prepared is not None:
-            load.take(prepared)
-            if not load.is_full:
-                return 0
-        done = load.items
+        # Of what is told here the drivers do the reading, and the counting that comes after this.
         for each in load.waiting:
             yield from self.add_encoded(each.encoded, each.items)
         opened = None
@@ -312,10 +308,12 @@ class FilterOperations:
                         _UNITE, opened, (segment.first, segment.data), self._temporaries
                     )
                     load.before(segment, found)
-        added = load.finish()
+        return opened
+
+    def tally(self, opened: Opened | None, added: int) -> Op[None]:
+        """Count items that were new among those that `load` sent as segments."""
         if opened is not None and added:
             yield from self._calls.tally(opened, added)
-        return done
 
     # -- the local cache
 

@@ -93,7 +93,7 @@ def test_one_string_is_no_iterable_of_items(bloom: Any, client: redis.Redis, ite
 
 
 def test_a_bad_item_is_named(bloom: Any, client: redis.Redis) -> None:
-    """With its type, from whatever thread hashes it."""
+    """With its type, also where a thread hashes it."""
     with pytest.raises(TypeError, match="float"):
         make(bloom, client).load(["a", 1.5])
 
@@ -221,8 +221,8 @@ def test_the_new_items_of_a_batch(
     layout = layouts.plan(name, 10_000, 1e-4)
     there, drawn = Bits(layout), [f"item-{dice.randrange(kinds)}" for _ in range(count)]
     there.add_many([f"item-{i}" for i in range(0, kinds, 3)])
-    load = bulk.Load(layout)
-    load.take(load.prepare(drawn, hashing))
+    load = bulk.Load(layout, hashing)
+    load.take(drawn)
     for _ in range(2):
         for segment in load.segments():
             load.before(segment, there.bytes[segment.first : segment.first + len(segment.data)])
