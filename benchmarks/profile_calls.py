@@ -34,6 +34,7 @@ class Recorded:
         self.filter.contains("the server learns")
         opened = self.filter._operations._stored.opened  # noqa: SLF001 - it is open, and the layout is asked for
         assert opened is not None
+        self.opened = opened
         self.layout: Layout = opened.bitmap
 
     def answer(self, command: Command) -> object:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
-from itertools import islice
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from benchmarks.bench import Bench
@@ -17,57 +18,70 @@ from benchmarks.raw import Command, compared, seconds
 from bloomredis import bulk, hashing
 from bloomredis.filter import LOAD_ITEMS
 from bloomredis.header import HEADER_BYTES
+from bloomredis.layouts import Layout
+from bloomredis.probes import AT_ONCE
 
 _ITEMS: Final = 1_000_000
-_BLOCK: Final = 4096  # items hashed at a time, as the library does
 
 
 def load(on: Bench, meter: Meter) -> Iterator[str]:
     """Profile `load` of a million items into a filter of that capacity."""
     items = strings("load", 0, _ITEMS)
-    batch = items[:LOAD_ITEMS]
-    yield f"### load of 1,000,000, for an item (in batches of {LOAD_ITEMS:,})"
-    yield stages_table({name: taken / len(batch) for name, taken in _stages(on, batch).items()}, "ns")
-    yield from _sent(on, meter, batch)
+    mine = Recorded(on, "stages")
+    yield f"### load of {_ITEMS:,}, for an item (read by {LOAD_ITEMS:,})"
+    yield stages_table({**_stages(mine.layout, items[:LOAD_ITEMS]), **_whole_stages(mine, items)}, "ns")
+    yield from _sent(on, meter, items)
     yield _whole(on, meter, items)
 
 
-def _stages(on: Bench, batch: list[str]) -> dict[str, float]:
-    mine = Recorded(on, "stages")
-    layout, operations = mine.layout, mine.filter._operations  # noqa: SLF001 - its stages are what is profiled
-    probes = bulk.prepare(layout, batch, operations).probes
-    assert probes is not None
-    empty, bits = bytes(bulk.SEGMENT_BYTES), bytearray(layout.num_bits // 8)
+def _stages(layout: Layout, piece: Sequence[str]) -> dict[str, float]:
+    """Measure what is done with each piece that is read."""
 
-    def segments() -> bulk.Batch:
-        work = bulk.Batch(layout, probes)
-        for segment in work.segments():
-            work.before(segment, empty[: len(segment.data)])
-        return work
-
-    def digests() -> None:
-        for start in range(0, len(batch), _BLOCK):
-            hashing.digests(batch[start : start + _BLOCK])
+    def cut() -> Iterator[Sequence[str]]:
+        return (piece[start : start + AT_ONCE] for start in range(0, len(piece), AT_ONCE))
 
     stages: dict[str, Callable[[], object]] = {
-        "read the items from an iterator": lambda: list(islice(iter(batch), LOAD_ITEMS)),
-        "encode them": lambda: operations.encode_all(batch),
-        "hash them": digests,
-        "hash them and compute their probes": lambda: bulk.columns(layout, batch),
-        "set the bits of the batch, and compare with what was there": segments,
-        "count the new ones": segments().new,
-        "floor: copy as many bytes as the filter has": lambda: bytes(bits),
+        "read the items, from a list": lambda: list(islice(iter(piece), LOAD_ITEMS)),
+        "encode them": lambda: hashing.encode_all(piece),
+        "hash them": lambda: list(map(hashing.digests, cut())),
+        "hash them, and say where their bits lie": lambda: list(map(layout.hashed, cut())),
     }
-    return {name: seconds(stage, 1) for name, stage in stages.items()}
+    return {name: seconds(stage, 5) / len(piece) for name, stage in stages.items()}
 
 
-def _sent(on: Bench, meter: Meter, batch: list[str]) -> Iterator[str]:
+def _whole_stages(mine: Recorded, items: Sequence[str]) -> dict[str, float]:
+    """Measure what is done with a batch of pieces."""
+    found = b"\1" * bulk.SEGMENT_BYTES  # as if others had been there
+    times: list[tuple[float, ...]] = []
+    for _ in range(5):
+        load = mine.filter._operations.loading(mine.opened)  # noqa: SLF001 - its stages are what is profiled
+        clock = [time.perf_counter()]
+        for start in range(0, len(items), LOAD_ITEMS):
+            load.take(items[start : start + LOAD_ITEMS])
+        clock.append(time.perf_counter())
+        for segment in load.segments():
+            load.before(segment, found[: len(segment.data)])
+        clock.append(time.perf_counter())
+        load.finish()
+        clock.append(time.perf_counter())
+        times.append(tuple(end - begin for begin, end in pairwise(clock)))
+    take, cut, count = (statistics.median(each) / len(items) for each in zip(*times, strict=True))
+    bits = bytes(mine.layout.num_bits // 8)
+    return {
+        "all of that, set their bits in a bitmap, and leave equal ones out": take,
+        "cut it into segments, and put what was there in their place": cut,
+        "count those that were not there": count,
+        "floor: copy as many bytes as the filter has": seconds(lambda: bytearray(bits), 3) / len(items),
+    }
+
+
+def _sent(on: Bench, meter: Meter, items: list[str]) -> Iterator[str]:
     """Compare the commands that carry the bits of a batch with plain writes of the same bytes."""
     mine = Recorded(on, "segments")
-    Recorded(on, "other").filter.load(batch)  # the server learns the script
+    Recorded(on, "other").filter.load(items)  # the server learns the script
     sent = [
         command
-        for command in mine.recorder.record(lambda: mine.filter.load(batch), lambda _: b"")
+        for command in mine.recorder.record(lambda: mine.filter.load(items), lambda _: b"")
         if len(_largest(command)) > 1000
     ]
     zeros = bytes(mine.layout.num_bits // 8)
@@ -89,8 +103,8 @@ def _sent(on: Bench, meter: Meter, batch: list[str]) -> Iterator[str]:
         },
         3 if on.quick else 15,
     )
-    yield f"A batch is sent as {len(sent)} segments of at most {bulk.SEGMENT_BYTES:,} bytes."
-    yield costs_table(costs, len(batch) / len(sent), unit="ns")
+    yield f"All of it is sent as {len(sent)} segments of at most {bulk.SEGMENT_BYTES:,} bytes."
+    yield costs_table(costs, len(items) / len(sent), unit="ns")
 
 
 def _largest(command: Command) -> bytes:

@@ -27,7 +27,6 @@ from bloomredis import clusters
 from bloomredis.arguments import listed
 from bloomredis.batches import async_batches
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
-from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.counting import CountingOperations
@@ -56,8 +55,8 @@ I = TypeVar("I", bound=Item)  # noqa: E741 - the items
 MOST_UNDER_WAY: Final = 2
 """Batches under way at once: one in the server while the next is packed and the last handed out."""
 
-FEWEST_ITEMS: Final = 16
-"""Items worth a round trip of their own when more could wait for the next."""
+FEWEST_ITEMS: Final = 64
+"""Items worth a batch of their own while another is under way: each batch costs this process some 150 µs."""
 
 
 class AsyncClient(Protocol):
@@ -221,7 +220,7 @@ class _Carriage:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
-        if self._batches == 0 and not self._queue:
+        if self._batches == 0 and not self._queue and not self._scheduled:
             return self._travel_alone(items, alone(argument))
         future: asyncio.Future[Any] = loop.create_future()
         self._queue.append(_Passenger(items, source, future))
@@ -247,10 +246,12 @@ class _Carriage:
         try:
             return await drive(self._client, operation)
         finally:
-            self._land(items)
+            self._batches -= 1
+            self._items.difference_update(items)
+            if self._queue:
+                self._schedule()
 
-    async def _travel(self, batch: list[_Passenger]) -> None:
-        items = gathered(batch)
+    async def _travel(self, batch: list[_Passenger], items: list[str | bytes]) -> None:
         answers: list[bool] | Exception
         try:
             answers = await drive(self._client, self._verb(items))
@@ -259,9 +260,8 @@ class _Carriage:
         except BaseException:
             for passenger in batch:
                 passenger.future.cancel()
-            raise
-        finally:
             self._land(items)
+            raise
         for passenger, outcome in outcomes(self._operations, batch, answers):
             future = passenger.future
             if future.done():
@@ -270,6 +270,7 @@ class _Carriage:
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
+        self._land(items)
 
     def _take_off(self, items: Sequence[str | bytes]) -> None:
         self._batches += 1
@@ -283,7 +284,7 @@ class _Carriage:
     def _schedule(self) -> None:
         # Departure is left to the end of the loop's turn, so that all tasks that are being woken up
         # now get on board.
-        if self._queue and self._batches < MOST_UNDER_WAY and not self._scheduled:
+        if not self._scheduled and self._batches < MOST_UNDER_WAY:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._depart)
 
@@ -291,13 +292,16 @@ class _Carriage:
         self._scheduled = False
         while self._queue and self._batches < MOST_UNDER_WAY:
             # Half of all calls, so that two halves take turns in the server and here.
-            half = (len(self._queue) + len(self._items) + 1) // 2
-            taken = take(self._queue, min(MOST_ITEMS, max(FEWEST_ITEMS, half)), self._items)
+            half = max(FEWEST_ITEMS, (len(self._queue) + len(self._items) + 1) // 2)
+            if self._batches and len(self._queue) < half:
+                return  # the landing of the others schedules the next departure
+            taken = take(self._queue, min(MOST_ITEMS, half), self._items)
             if not taken:
                 return  # the landing of what bars it schedules the next departure
             if batch := [passenger for passenger in taken if not passenger.future.done()]:
-                self._take_off(gathered(batch))
-                task = asyncio.get_running_loop().create_task(self._travel(batch))
+                items = gathered(batch)
+                self._take_off(items)
+                task = asyncio.get_running_loop().create_task(self._travel(batch, items))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
@@ -454,24 +458,25 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         progress: Callable[[int], object] | None = None,
     ) -> int:
         operations, loop = self._operations, asyncio.get_running_loop()
-        opened = await drive(self._client, operations.opened())
+        load = operations.loading(await drive(self._client, operations.opened()))
         done = 0
 
-        async def send(prepared: Prepared) -> None:
+        async def send() -> None:
             nonlocal done
-            await drive(self._client, operations.load(prepared))
-            done += len(prepared.items)
+            done += load.items
+            opened = await drive(self._client, operations.load(load))
+            added = await loop.run_in_executor(None, load.finish)
+            await drive(self._client, operations.tally(opened, added))
             if progress is not None:
                 progress(done)
 
-        preparing: asyncio.Future[Prepared] | None = None
+        # What takes long here is left to a thread: the loop has other things to do.
         async for batch in async_batches(items, LOAD_ITEMS):
-            following = loop.run_in_executor(None, operations.prepare, opened, batch)
-            if preparing is not None:
-                await send(await preparing)
-            preparing = following
-        if preparing is not None:
-            await send(await preparing)
+            await loop.run_in_executor(None, load.take, batch)
+            if load.is_full:
+                await send()
+        if load.items:
+            await send()
         return done
 
     @documented_by(FilterOperations.claim)

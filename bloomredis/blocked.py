@@ -16,23 +16,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from mmh3 import hash_bytes
 from numpy.typing import NDArray
 
 from bloomredis import hashing, sizing
-from bloomredis.hashing import Item, Offsets
+from bloomredis.hashing import Item
 from bloomredis.header import BLOCK_BITS, MAX_BITS_A_BLOCK
+from bloomredis.probes import AT_ONCE, Places, Probes, masks_of
 
 _MULTIPLIER: Final = 0x45D9F3B
 _WORDS: Final = struct.Struct("<4I")
 _BLOCK: Final = struct.Struct("<I")
-_PACKED: Final = np.dtype([("block", "<u4"), ("mask", "<u8", 4)])
+_PACKED: Final = 36  # bytes: a block's number, and a mask of its bits
 _BITS: Final = tuple(1 << (BLOCK_BITS - 1 - position) for position in range(BLOCK_BITS))
 _MASKS: Final = np.frombuffer(b"".join(bit.to_bytes(32, "big") for bit in _BITS), dtype="<u8").reshape(-1, 4)
-_HASHED: Final = 8192  # items hashed at a time: the numpy temporaries stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Blocked:
     @property
     def item_bytes(self) -> int:
         """Four bytes for a block's number and 32 for the mask of its bits."""
-        return _PACKED.itemsize * self.blocks_per_item
+        return _PACKED * self.blocks_per_item
 
     @property
     def cost(self) -> float:
@@ -77,13 +77,21 @@ class Blocked:
             for position in positions
         ]
 
-    def probe_matrix(self, items: Sequence[str | bytes]) -> Offsets:
-        """Return the same for many: one row an item, one column a probe."""
-        matrix = np.empty((len(items), self.num_hashes), dtype=np.uint32)
-        for i, (blocks, positions) in enumerate(self._pick_all(hashing.digests(items))):
-            columns = matrix[:, i * self.bits_per_block : (i + 1) * self.bits_per_block]
-            np.add((blocks * np.uint32(BLOCK_BITS))[:, None], positions.T, out=columns)
-        return matrix
+    def hashed(self, items: Sequence[str | bytes]) -> InBlocks:
+        """Return the bits of many, hashed at once."""
+        words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
+        blocks = np.empty((self.blocks_per_item, len(words)), dtype=np.uint32)
+        positions = np.empty((self.num_hashes, len(words)), dtype=np.uint8)
+        bits = self.bits_per_block
+        for i, (first, size) in enumerate(self.regions):
+            if i:
+                words = _all_mixed(words)
+            blocks[i] = words[:, 0] * np.uint64(size) >> np.uint64(32)
+            blocks[i] += np.uint32(first)
+            drawn = positions[i * bits : (i + 1) * bits]
+            drawn[:] = words.view(np.uint8)[:, 4 : 4 + bits].T
+            _move_all(drawn)
+        return InBlocks(blocks, positions)
 
     def pack_one(self, item: bytes) -> bytes:
         """Return one item's blocks: the number as little-endian u32, then the mask."""
@@ -97,19 +105,8 @@ class Blocked:
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the blocks of all items, item after item."""
         return b"".join(
-            self._packed(hashing.digests(items[start : start + _HASHED]))
-            for start in range(0, len(items), _HASHED)
+            self.hashed(items[start : start + AT_ONCE]).packed() for start in range(0, len(items), AT_ONCE)
         )
-
-    def _packed(self, hashed: bytes) -> bytes:
-        packed = np.empty((len(hashed) // 16, self.blocks_per_item), dtype=_PACKED)
-        for i, (blocks, positions) in enumerate(self._pick_all(hashed)):
-            masks = _MASKS[positions[0]]
-            for column in positions[1:]:
-                masks |= _MASKS[column]
-            packed["block"][:, i] = blocks
-            packed["mask"][:, i] = masks
-        return packed.tobytes()
 
     def _picks(self, hashed: bytes) -> Iterator[tuple[int, Sequence[int]]]:
         """Yield each block that a digest picks, and the different positions in it."""
@@ -121,16 +118,43 @@ class Blocked:
             positions: Sequence[int] = hashed[4 : 4 + bits]
             yield block, positions if len(set(positions)) == bits else _moved(positions)
 
-    def _pick_all(self, hashed: bytes) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint8]]]:
-        """Yield the same for many digests: the blocks, and one row of positions for each bit of a block."""
-        words = np.frombuffer(hashed, dtype="<u4").reshape(-1, 4)
-        for i, (first, size) in enumerate(self.regions):
-            if i:
-                words = _all_mixed(words)
-            blocks = (words[:, 0] * np.uint64(size) >> np.uint64(32)).astype(np.uint32) + np.uint32(first)
-            positions = words.view(np.uint8)[:, 4 : 4 + self.bits_per_block].T.copy()
-            _move_all(positions)
-            yield blocks, positions
+
+@dataclass(frozen=True, slots=True)
+class InBlocks(Probes):
+    """Bits of the blocked layout: one row a block, and one row for each position of a bit in its block."""
+
+    blocks: NDArray[np.uint32]
+    positions: NDArray[np.uint8]
+
+    def take(self, items: NDArray[np.intp]) -> InBlocks:
+        """Return the bits of some of the items, by their places in the batch."""
+        return InBlocks(self.blocks.take(items, axis=1), self.positions.take(items, axis=1))
+
+    def rows(self) -> Sequence[NDArray[Any]]:
+        """Return the blocks and the positions."""
+        return [*self.blocks, *self.positions]
+
+    def places(self) -> Places:
+        """Return where the bits lie."""
+        first = self.blocks.astype(np.intp) * (BLOCK_BITS // 8)
+        index = first[:, None] + self._by_block(self.positions >> np.uint8(3))
+        return Places(index.reshape(self.positions.shape), masks_of(self.positions))
+
+    def packed(self) -> bytes:
+        """Return of each item its blocks: the number as little-endian u32, then the mask."""
+        regions, items = self.blocks.shape
+        packed = np.empty((items, regions, _PACKED // 4), dtype="<u4")
+        packed[:, :, 0] = self.blocks.T
+        for i, positions in enumerate(self._by_block(self.positions)):
+            masks = _MASKS.take(positions[0], axis=0)
+            for row in positions[1:]:
+                masks |= _MASKS.take(row, axis=0)
+            packed[:, i, 1:] = masks.view("<u4")
+        return packed.tobytes()
+
+    def _by_block(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        regions, items = self.blocks.shape
+        return rows.reshape(regions, len(rows) // regions, items)
 
 
 def _regions(blocks: int, regions: int) -> tuple[tuple[int, int], ...]:
@@ -151,12 +175,23 @@ def _moved(positions: Sequence[int]) -> list[int]:
 
 def _move_all(positions: NDArray[np.uint8]) -> None:
     """Do so for many items, in place: one column an item."""
-    for i in range(1, len(positions)):
-        drawn, taken = positions[i], positions[:i]
-        moving = np.flatnonzero((taken == drawn).any(axis=0))
-        while moving.size:
-            drawn[moving] += np.uint8(1)  # 255 wraps around to 0
-            moving = moving[(taken[:, moving] == drawn[moving]).any(axis=0)]
+    later, earlier = _pairs(len(positions))
+    items, columns = np.arange(positions.shape[1]), positions
+    while True:
+        clashes = columns.take(later, axis=0) == columns.take(earlier, axis=0)
+        left = clashes.any(axis=0).nonzero()[0]
+        if not left.size:
+            return
+        items = items[left]
+        # Of an item's positions the first that is taken moves: those before it have found their places.
+        positions[later[clashes[:, left].argmax(axis=0)], items] += np.uint8(1)  # 255 wraps around to 0
+        columns = positions.take(items, axis=1)
+
+
+@lru_cache
+def _pairs(positions: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return all pairs of so many positions, the later one of each first, and in its order."""
+    return np.tril_indices(positions, -1)
 
 
 def _mixed(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:

@@ -1,21 +1,24 @@
-"""How many items at once become whole segments of bits, and which of them were new.
+"""How many items at once become whole segments of bits, and how many of them were new.
 
 The bits of a batch are set in a bitmap of this process, and its segments are or-ed into the filter, which
-costs the server a few memory copies where single probes cost it a command each.  Whether an item was new
+costs the server a few memory copies where single probes cost it a command each.  How many items were new
 follows from the bits that were there before.
+
+A batch is as large as it must be for few bytes to travel for an item: its items' bits, which are kept
+until it is known which were there, take as much memory as the filter's bitmap, or a little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bloomredis.hashing import Encoder, Item
 from bloomredis.layouts import Layout
+from bloomredis.probes import AT_ONCE, Probes
 
 SEGMENT_BYTES: Final = 128 << 10
 """What one script ors in: 0.2 to 0.6 ms of the server."""
@@ -23,55 +26,21 @@ SEGMENT_BYTES: Final = 128 << 10
 DENSE: Final = 4096
 """Probes in a segment from which on it is cheaper as a whole (`python -m benchmarks.threshold`)."""
 
-_WINDOW_BYTES: Final = 32 * SEGMENT_BYTES  # of the filter, worked on at a time: 32 MB here, a byte a bit
-_MASKS: Final = np.array([0x80 >> bit for bit in range(8)], dtype=np.uint8)
-_BLOCK: Final = 4096  # items hashed at a time: the temporaries stay in the processor's cache
+FEWEST_BYTES: Final = 8 << 20
+"""Bits that a batch keeps of its items at least: below that, a filter's segments are cheap to send anyway."""
 
-Columns = NDArray[np.uint32]
-"""Probes: one row a probe, one column an item."""
-
-
-def is_dense(layout: Layout, items: int) -> bool:
-    """Return whether a batch of so many items is better sent as segments than probe by probe."""
-    segments = -(-layout.num_bits // (8 * SEGMENT_BYTES))
-    return items * layout.num_hashes >= DENSE * segments
+MOST_BYTES: Final = 64 << 20
+"""Bits that a batch keeps at most; a filter of more than twice this is not sent as segments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A batch of items as they are sent: with their probes where it is dense enough to become segments."""
+class Encoded(NamedTuple):
+    """Items as they were read, and as they are hashed."""
 
     items: Sequence[Item]
     encoded: Sequence[str | bytes]
-    probes: Columns | None
-    parts: Sequence[tuple[Any, Prepared]] = ()
-    """Of a filter in several shards: where a part of the items lives, and how it is sent there."""
 
 
-def prepare(layout: Layout | None, items: Sequence[Item], encoder: Encoder) -> Prepared:
-    """Do what can be done without the server, which takes no lock of the interpreter most of the time.
-
-    :param layout: None for a filter that has no segments, being in several bitmaps.
-    """
-    return prepared(layout, items, encoder.encode_all(items))
-
-
-def prepared(layout: Layout | None, items: Sequence[Item], encoded: Sequence[str | bytes]) -> Prepared:
-    """Do so with items that have been encoded."""
-    if layout is None or not is_dense(layout, len(items)):
-        return Prepared(items, encoded, None)
-    return Prepared(items, encoded, columns(layout, encoded))
-
-
-def columns(layout: Layout, encoded: Sequence[str | bytes]) -> Columns:
-    """Return the probes of a batch."""
-    probes = np.empty((layout.num_hashes, len(encoded)), dtype=np.uint32)
-    for start in range(0, len(encoded), _BLOCK):
-        probes[:, start : start + _BLOCK] = layout.probe_matrix(encoded[start : start + _BLOCK]).T
-    return probes
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Segment:
     """A piece of the bitmap, and where it lies: its first byte."""
 
@@ -79,84 +48,94 @@ class Segment:
     data: bytes
 
 
-class Batch:
-    """The bits of a batch of items, and what is known of those that were there before."""
+class Load:
+    """The items of a load that have not been sent, and what is known of those that were there before."""
 
-    def __init__(self, layout: Layout, probes: Columns) -> None:
-        self._probes = probes
-        self._num_bytes = (layout.num_bits + 7) // 8
-        self._was_there = np.ones(probes.shape[1], dtype=np.bool_)
-        self._first = 0  # byte of the window that is being worked on
-        self._before = np.zeros(0, dtype=np.uint8)
+    def __init__(self, layout: Layout | None, encoder: Encoder) -> None:
+        """Begin with nothing.
 
-    def segments(self) -> Iterator[Segment]:
-        """Yield the segments that have a bit set; `before` has to be called with each before the next."""
-        for window in range(0, self._num_bytes, _WINDOW_BYTES):
-            self._first = window
-            size = min(_WINDOW_BYTES, self._num_bytes - self._first)
-            flags = np.zeros(size * 8, dtype=np.bool_)
-            for row in self._probes:
-                flags[row if self._is_whole else row[self._in_window(row)] - self._first * 8] = True
-            bitmap = np.packbits(flags)
-            self._before = np.zeros(size, dtype=np.uint8)
-            for first in range(0, size, SEGMENT_BYTES):
-                piece = bitmap[first : first + SEGMENT_BYTES]
-                if piece.any():
-                    yield Segment(self._first + first, piece.tobytes())
-            self._compare()
-
-    def before(self, segment: Segment, found: bytes) -> None:
-        """Take notice of what was in a segment's place before."""
-        start = segment.first - self._first
-        self._before[start : start + len(found)] = np.frombuffer(found, dtype=np.uint8)
-
-    def new(self) -> NDArray[np.bool_]:
-        """Return of each item whether it was new: not there before, and the first of its like here.
-
-        Where an item's bits are all set only by other new items of the batch, it counts as new.
+        :param layout: None for a filter that has no segments, being in several bitmaps.
         """
-        return _firsts(self._probes, np.flatnonzero(~self._was_there).astype(np.uint32))
+        self.layout = layout
+        self._encoder = encoder
+        self._num_bytes = 0 if layout is None else (layout.num_bits + 7) // 8
+        self._has_segments = 0 < self._num_bytes <= 2 * MOST_BYTES
+        self._full = min(max(self._num_bytes, FEWEST_BYTES), MOST_BYTES)
+        self._dense = DENSE * -(-self._num_bytes // SEGMENT_BYTES)
+        self._bitmap = np.zeros(0, dtype=np.uint8)
+        self._empty()
+
+    def _empty(self) -> None:
+        self.items = 0
+        self.waiting: list[Encoded] = []  # too few to be sent as segments, so far
+        self._candidates: list[Probes] = []  # of the others, those that had a bit that no earlier one had
+        self._bytes = 0  # of the bits of all, those that were left out too
+        self._is_sent = False
+        self._was_empty = True
+
+    def take(self, items: Sequence[Item]) -> None:
+        """Add items to those that have not been sent; raises for what is no item."""
+        self.waiting.append(Encoded(items, self._encoder.encode_all(items)))
+        self.items += len(items)
+        if self.layout is not None and self.is_dense:
+            for each in self.waiting:
+                self._enter(self.layout, each.encoded)
+            self.waiting.clear()
+
+    def _enter(self, layout: Layout, encoded: Sequence[str | bytes]) -> None:
+        if not self._bitmap.size:
+            self._bitmap = np.zeros(self._num_bytes, dtype=np.uint8)
+        for start in range(0, len(encoded), AT_ONCE):
+            probes = layout.hashed(encoded[start : start + AT_ONCE])
+            self._bytes += probes.nbytes
+            self._candidates.append(probes.enter(self._bitmap))
 
     @property
-    def _is_whole(self) -> bool:
-        return self._num_bytes <= _WINDOW_BYTES
+    def is_full(self) -> bool:
+        """Whether it is time to send what is here."""
+        return self._bytes >= self._full or not self._has_segments
 
-    def _in_window(self, row: Columns) -> NDArray[np.bool_]:
-        place: NDArray[np.bool_] = row // np.uint32(_WINDOW_BYTES * 8) == self._first // _WINDOW_BYTES
-        return place
+    @property
+    def is_dense(self) -> bool:
+        """Whether the items are better sent as segments than probe by probe."""
+        return (
+            self.layout is not None
+            and self._has_segments
+            and self.items * self.layout.num_hashes >= self._dense
+        )
 
-    def _compare(self) -> None:
-        """Find the items that had a bit in this window that was not set."""
-        for row in self._probes:
-            items = np.flatnonzero(self._was_there)
-            if not self._is_whole:
-                items = items[self._in_window(row[items])]
-            offsets = row[items] - np.uint32(self._first * 8)
-            unset = self._before[offsets >> 3] & _MASKS[offsets & 7] == 0
-            self._was_there[items[unset]] = False
+    def segments(self) -> Iterator[Segment]:
+        """Yield the segments that have a bit set; `before` has to be called with each before the next.
 
+        It may be called again, to send all of it to another filter.
+        """
+        if self._is_sent:
+            self._bitmap.fill(0)
+            for probes in self._candidates:
+                probes.places().set(self._bitmap)
+        self._is_sent, self._was_empty = True, True
+        for first in range(0, self._num_bytes, SEGMENT_BYTES):
+            piece = self._bitmap[first : first + SEGMENT_BYTES]
+            if piece.any():
+                yield Segment(first, piece.tobytes())
 
-def _firsts(probes: Columns, pending: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    """Return of each item whether it is one of `pending`, and the first of those with its probes.
+    def before(self, segment: Segment, found: bytes | bytearray) -> None:
+        """Take notice of what was in a segment's place before: that replaces what has been sent."""
+        piece = self._bitmap[segment.first : segment.first + len(segment.data)]
+        piece[: len(found)] = np.frombuffer(found, dtype=np.uint8)
+        piece[len(found) :] = 0
+        self._was_empty = self._was_empty and not piece.any()
 
-    Items are thrown into slots by a hash of their probes.  The first one in a slot is a first; one with the
-    same probes is not; the others are thrown again, by another hash.
-    """
-    first = np.zeros(probes.shape[1], dtype=np.bool_)
-    slots = np.empty(1 << (4 * pending.size).bit_length(), dtype=np.uint32)
-    shift = np.uint32(33 - slots.size.bit_length())
-    dice = np.random.default_rng(0)
-    rows = probes[:2]  # enough to tell most items apart
-    while pending.size:
-        slot = np.zeros(pending.size, dtype=np.uint32)
-        for row in rows:
-            slot += row[pending] * np.uint32(dice.integers(1 << 31) * 2 + 1)
-        slot >>= shift
-        slots[slot[::-1]] = pending[::-1]  # of several the last one written stays, which is the first
-        holder = slots[slot]
-        first[holder] = True
-        others = np.flatnonzero(holder != pending)
-        pending, holder = pending[others], holder[others]
-        pending = pending[(probes[:, pending] != probes[:, holder]).any(axis=0)]
-        rows = probes
-    return first
+    def finish(self) -> int:
+        """Begin anew; return how many items were new: not there before, and the first of their like here.
+
+        An item whose bits are all set only by others that were read with it, in the same 8,192, counts
+        as new.
+        """
+        if self._was_empty:
+            added = sum(map(len, self._candidates))
+        else:
+            added = sum(len(probes.places().missing(self._bitmap)) for probes in self._candidates)
+        self._bitmap.fill(0)
+        self._empty()
+        return added

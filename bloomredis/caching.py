@@ -10,13 +10,13 @@ while there is something to be gained from it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bloomredis.local import PIECE_BYTES, Bits
+from bloomredis.probes import Hashed
 from bloomredis.stored import Opened
 
 _SHARE: Final = 20
@@ -54,18 +54,19 @@ class LocalCache:
             return False
         return bits.has(encoded)
 
-    def has_many(self, opened: Opened | None, encoded: Sequence[str | bytes]) -> NDArray[np.bool_] | None:
-        """Return of each item whether it is known to be in the filter; None if none is."""
+    def unknown(self, opened: Opened | None, encoded: Hashed) -> NDArray[np.intp] | None:
+        """Return the places of the items that are not known to be in the filter; None if none is known."""
         bits = self._bits
         if bits is None or opened is not self._opened or time.monotonic() >= self._until:
             return None
-        return bits.has_many(encoded)
+        return encoded.places.missing(bits.array)
 
     def learn(
-        self, opened: Opened, sent: float, there: Sequence[str | bytes], misses: int
+        self, opened: Opened, sent: float, there: bytes | Hashed | None, misses: int
     ) -> tuple[int, int] | None:
         """Take notice of a call that was sent then, which found this generation, and of items in the filter.
 
+        :param there: one encoded item, or a batch.
         :param misses: how many of them others had added.
         :returns: the piece of the filter to read now (its first byte, its length), if any.
         """
@@ -73,11 +74,10 @@ class LocalCache:
             self._drop(opened)
         assert self._bits is not None  # noqa: S101 - there is one for what is opened
         self._until = sent + self._check
-        if len(there) == 1:
-            only = there[0]
-            self._bits.add(only.encode() if isinstance(only, str) else only)
-        elif there:
-            self._bits.add_many(there)
+        if isinstance(there, bytes):
+            self._bits.add(there)
+        elif there is not None and there.layout == opened.bitmap:
+            there.places.set(self._bits.array)
         self._misses += misses
         if self._next is None and self._misses >= _MISSES:
             self._next, self._misses = 0, 0

@@ -13,12 +13,16 @@ from typing import Any, Final
 
 from bloomredis import protocol, scripts
 from bloomredis.errors import OutcomeUnknownError, ServerRefusedError, interruptible
+from bloomredis.probes import Hashed
 from bloomredis.protocol import Op, Unanswered
 from bloomredis.receipts import Place, Receipts
 from bloomredis.stored import Opened, Outdated, Stored
 
 ADD, CONTAINS = scripts.load("add"), scripts.load("contains")
 _TALLY: Final = scripts.load("tally")
+
+PACKED: Final = 16_384
+"""Items that are packed together; more would be to do again where the filter gets another layer."""
 
 Reply = bytes | str | int
 """What add and contains reply: a number for one item, a string of '0' and '1' for more."""
@@ -47,12 +51,13 @@ class Calls:
             except Outdated:
                 continue
 
-    def test(self, items: Sequence[str | bytes]) -> Op[list[bool]]:
+    def test(self, batch: Sequence[str | bytes] | Hashed) -> Op[list[bool]]:
         """Ask of each item whether it is in the filter, some in each script."""
+        items, hashed = _items_of(batch)
         answers: list[bool] = []
         while len(answers) < len(items):
             opened = self._stored.opened or (yield from self._stored.open())
-            packed = opened.layout.pack(items[len(answers) :])
+            packed = _packed(opened, items, len(answers), hashed)
             step = opened.items * opened.layout.item_bytes
             try:
                 for start in range(0, len(packed), step):
@@ -80,26 +85,28 @@ class Calls:
             except Outdated:
                 continue
 
-    def add(self, items: Sequence[str | bytes], source: Sequence[Any]) -> Op[list[bool]]:
+    def add(self, batch: Sequence[str | bytes] | Hashed, source: Sequence[Any]) -> Op[list[bool]]:
         """Add items, some in each script; say of each whether it was new.
 
         :param source: the items as the caller gave them, for the error of an interrupted batch.
         """
+        items, hashed = _items_of(batch)
         answers: list[bool] = []
         with interruptible("add_many", answers, source):
             while len(answers) < len(items):
                 try:
-                    yield from self._add_rest(items, answers)
+                    yield from self._add_rest(items, answers, hashed)
                 except Outdated:
                     continue
         return answers
 
-    def _add_rest(self, items: Sequence[str | bytes], answers: list[bool]) -> Op[None]:
-        """Add the items that have no answer yet."""
+    def _add_rest(self, items: Sequence[str | bytes], answers: list[bool], hashed: Hashed | None) -> Op[None]:
+        """Add items that have no answer yet: as many as are worth packing together."""
         first = len(answers)
         opened = self._stored.opened or (yield from self._stored.open())
-        packed, size = opened.layout.pack(items[first:]), opened.layout.item_bytes
-        for start, stop, place in self._receipts.runs(items, first, opened.items):
+        packed, size = _packed(opened, items, first, hashed), opened.layout.item_bytes
+        last = first + len(packed) // size
+        for start, stop, place in self._receipts.runs(items, first, last, opened.items):
             if place is not None:
                 piece = packed[(start - first) * size : (stop - first) * size]
                 answers += flags_of((yield from self._add_owed(opened, piece, items[start], None)))
@@ -175,6 +182,17 @@ class Calls:
         with doubtful(self._stored.name):
             yield from self._stored.run(_TALLY, opened, (added, lane.next_call()), (lane.key,))
         self._receipts.give_back(lane)
+
+
+def _items_of(batch: Sequence[str | bytes] | Hashed) -> tuple[Sequence[str | bytes], Hashed | None]:
+    return (batch.encoded, batch) if isinstance(batch, Hashed) else (batch, None)
+
+
+def _packed(opened: Opened, items: Sequence[str | bytes], first: int, hashed: Hashed | None) -> bytes:
+    """Pack items from the `first` on for the filter: all that were hashed for it, or a number of them."""
+    if hashed is not None and hashed.layout == opened.bitmap:
+        return hashed.probes.packed()[first * opened.layout.item_bytes :]
+    return opened.layout.pack(items[first : first + PACKED])
 
 
 def unknown(name: str, unanswered: Unanswered, token: str | None = None) -> OutcomeUnknownError:

@@ -9,7 +9,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from functools import partial
 from itertools import chain, compress
@@ -19,7 +19,6 @@ from bloomredis import clusters
 from bloomredis.arguments import listed
 from bloomredis.batches import batches
 from bloomredis.binding import Bound, built_by, documented_by, presented_as
-from bloomredis.bulk import Prepared
 from bloomredis.claims import ClaimView, Held
 from bloomredis.coalesce import MOST_ITEMS, Waiting, gathered, outcomes, take
 from bloomredis.counting import CountingOperations
@@ -418,18 +417,17 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
     @documented_by(FilterOperations.load)
     def load(self, items: Iterable[Item], progress: Callable[[int], object] | None = None) -> int:
         operations = self._operations
-        opened = drive(self._client, operations.opened())
+        load = operations.loading(drive(self._client, operations.opened()))
         done = 0
-        with ThreadPoolExecutor(1) as hasher:
-            preparing: Future[Prepared] | None = None
-            for batch in chain(batches(items, LOAD_ITEMS), [None]):
-                following = hasher.submit(operations.prepare, opened, batch) if batch else None
-                if preparing is not None:
-                    drive(self._client, operations.load(preparing.result()))
-                    done += len(preparing.result().items)
-                    if progress is not None:
-                        progress(done)
-                preparing = following
+        for batch in chain(batches(items, LOAD_ITEMS), [None]):
+            if batch:
+                load.take(batch)
+            if load.items and (load.is_full or not batch):
+                done += load.items
+                opened = drive(self._client, operations.load(load))
+                drive(self._client, operations.tally(opened, load.finish()))
+                if progress is not None:
+                    progress(done)
         return done
 
     @documented_by(FilterOperations.claim)

@@ -11,6 +11,7 @@ import copy
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
@@ -47,25 +48,27 @@ def take(
     batch: list[W] = []
     count = 0
     free = under_way.isdisjoint
-    while queue:
-        call = queue[0]
-        count += len(call.items)
-        if (count > most and batch) or not free(call.items):
+    for call in queue:
+        items = call.items
+        count += len(items)
+        if (count > most and batch) or not free(items):
             break
-        batch.append(queue.popleft())
+        batch.append(call)
+    for _ in batch:
+        queue.popleft()
     return batch
 
 
 def gathered(batch: Sequence[Waiting]) -> list[str | bytes]:
     """Return the items of all calls of a batch."""
-    return [item for call in batch for item in call.items]
+    return list(chain.from_iterable([call.items for call in batch]))
 
 
 def outcomes(
     operations: FilterOperations, batch: Sequence[W], answers: list[bool] | Exception
 ) -> Iterable[tuple[W, Any]]:
     """Return each call with its own answer (a bool, or a list of them) or its own error."""
-    if isinstance(answers, list) and all(call.source is None for call in batch):
+    if isinstance(answers, list) and {call.source is None for call in batch} == {True}:
         return zip(batch, answers, strict=True)
     return _sliced(operations, batch, answers)
 

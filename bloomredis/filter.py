@@ -7,23 +7,23 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from itertools import compress
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 
-from bloomredis import arguments, bulk, hashing, info, protocol, scripts
+from bloomredis import arguments, bulk, hashing, info, probes, protocol, scripts
 from bloomredis.arguments import listed
 from bloomredis.bitmaps import ForeignLayout
 from bloomredis.caching import LocalCache
 from bloomredis.calls import ADD, CONTAINS, Calls, doubtful
 from bloomredis.claims import Claims, Held
-from bloomredis.errors import BatchInterruptedError
+from bloomredis.errors import BatchInterruptedError, FilterLostError
 from bloomredis.hashing import Item
 from bloomredis.header import COUNTING, FILTER
 from bloomredis.info import FilterInfo
 from bloomredis.local import PIECE_BYTES, Bits, LocalFilter
 from bloomredis.pipelines import AnyPipeline, Pipelines
+from bloomredis.probes import Hashed
 from bloomredis.protocol import Op
 from bloomredis.receipts import Receipts, beside, parse_token
 from bloomredis.storage import stored
@@ -37,8 +37,8 @@ C = TypeVar("C")
 DEDUPE_ITEMS: Final = 1000
 """Items that `dedupe` reads ahead and sends together."""
 
-LOAD_ITEMS: Final = 1 << 18
-"""Items that `load` works on at a time: more make denser segments, and take more memory (60 MB here)."""
+LOAD_ITEMS: Final = 1 << 14
+"""Items that `load` reads at a time."""
 
 _BITCOUNT_BYTES: Final = 4 << 20  # counted at a time, under 2 ms
 
@@ -191,7 +191,7 @@ class FilterOperations:
         sent = time.monotonic()
         new = yield from self._calls.add_one(encoded, place)
         if self._cache is not None:
-            yield from self._learn(self._cache, sent, [encoded], int(not new))
+            yield from self._learn(self._cache, sent, encoded, int(not new))
         return new
 
     def contains(self, item: Item) -> Op[bool]:
@@ -205,7 +205,7 @@ class FilterOperations:
         sent = time.monotonic()
         there = yield from self._calls.test_one(encoded)
         if self._cache is not None:
-            yield from self._learn(self._cache, sent, [encoded] if there else [], int(there))
+            yield from self._learn(self._cache, sent, encoded if there else None, int(there))
         return there
 
     def add_many(self, items: Iterable[Item]) -> Op[list[bool]]:
@@ -225,10 +225,10 @@ class FilterOperations:
         """Do what `add_many` does with `items`, which have been encoded."""
         if self._cache is None:
             return (yield from self._calls.add(encoded, items))
-        ask, answers = self._unknown(self._cache, encoded, known=False)
+        asked, ask = yield from self._unknown(self._cache, encoded)
+        answers = [False] * len(encoded)
         sent = time.monotonic()
         try:
-            asked = [encoded[i] for i in ask]
             told = (yield from self._calls.add(asked, [items[i] for i in ask])) if ask else []
         except BatchInterruptedError as error:
             until = ask[len(error.results)]
@@ -247,14 +247,12 @@ class FilterOperations:
         """Do what `contains_many` does with items that have been encoded."""
         if self._cache is None:
             return (yield from self._calls.test(encoded))
-        ask, answers = self._unknown(self._cache, encoded, known=True)
+        asked, ask = yield from self._unknown(self._cache, encoded)
         sent = time.monotonic()
-        asked = [encoded[i] for i in ask]
         told = (yield from self._calls.test(asked)) if ask else []
         if ask:
-            there = list(compress(asked, told))
-            yield from self._learn(self._cache, sent, there, len(there))
-        return _merged(answers, ask, told)
+            yield from self._learn(self._cache, sent, asked.take(np.flatnonzero(told)), told.count(True))
+        return _merged([True] * len(encoded), ask, told)
 
     def encode(self, item: Item) -> bytes:
         """Return the bytes that stand for an item, or raise for what is none."""
@@ -279,17 +277,20 @@ class FilterOperations:
 
     # -- bulk
 
-    def prepare(self, opened: Opened, items: Sequence[Item]) -> bulk.Prepared:
-        """Do what can be done for `load` without the server."""
-        return bulk.prepare(opened.bitmap if self.is_one_bitmap else None, items, self)
+    def loading(self, opened: Opened) -> bulk.Load:
+        """Return what collects the items of a load."""
+        return bulk.Load(opened.bitmap if self.is_one_bitmap else None, self)
 
-    def load(self, prepared: bulk.Prepared) -> Op[None]:
+    def load(self, load: bulk.Load) -> Op[Opened | None]:
         """Add items as fast as possible, without an answer for each; return how many were read.
 
-        They are read in batches of 262,144.  A batch that is dense enough is or-ed into the filter as
-        segments of bits, a sparser one is added probe by probe; either way the server is never busy for
-        longer than about 2 ms at a time, each segment is set atomically, and others may add meanwhile.  The
-        next batch is hashed while one is sent.  Memory does not grow with the number of items.
+        They are collected in batches that are the larger, the larger the filter is.  A batch that is dense
+        enough is or-ed into the filter as segments of bits, a sparser one is added probe by probe; either way
+        the server is never busy for longer than about 2 ms at a time, each segment is set atomically, and
+        others may add meanwhile.
+
+        Memory does not grow with the number of items, but with the filter's size: some 10 MB, and twice as
+        much as the filter has, up to 200 MB.  A filter of more than 128 MB is loaded probe by probe.
 
         After a fault it may simply be called again with all items.  The filter's `count` then misses at
         most the new items of the batch that was interrupted.
@@ -297,21 +298,27 @@ class FilterOperations:
         :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
         :param progress: called with the number of items done so far.
         """
-        if prepared.probes is None:
-            yield from self.add_encoded(prepared.encoded, prepared.items)
-            return
+        # Of what is told here the drivers do the reading, and the counting that comes after this.
+        for each in load.waiting:
+            yield from self.add_encoded(each.encoded, each.items)
         opened = None
-        while opened is None or opened is not self._stored.opened:  # a lost one may be made anew meanwhile
+        while load.is_dense and (opened is None or opened is not self._stored.opened):
+            # A filter that was lost may be made anew meanwhile.
             opened = self._stored.opened or (yield from self._stored.open())
-            batch = bulk.Batch(opened.bitmap, prepared.probes)
+            if opened.layout != load.layout:
+                raise FilterLostError(f"{self.name!r} was replaced by a filter with other bits; load again")
             with doubtful(self.name), suppress(Outdated):
-                for segment in batch.segments():
+                for segment in load.segments():
                     found = yield from self._stored.run(
                         _UNITE, opened, (segment.first, segment.data), self._temporaries
                     )
-                    batch.before(segment, found)
-                if added := int(np.count_nonzero(batch.new())):
-                    yield from self._calls.tally(opened, added)
+                    load.before(segment, found)
+        return opened
+
+    def tally(self, opened: Opened | None, added: int) -> Op[None]:
+        """Count items that were new among those that `load` sent as segments."""
+        if opened is not None and added:
+            yield from self._calls.tally(opened, added)
 
     # -- the local cache
 
@@ -327,15 +334,16 @@ class FilterOperations:
             and self._cache.has(self._stored.opened, encoded)
         )
 
-    def _unknown(
-        self, cache: LocalCache, encoded: Sequence[str | bytes], *, known: bool
-    ) -> tuple[list[int], list[bool]]:
-        """Return the places of the items to ask the server about, and answers to fill in: `known` for all."""
-        there = None if self._receipts.in_doubt else cache.has_many(self._stored.opened, encoded)
-        ask: list[int] = list(range(len(encoded))) if there is None else np.flatnonzero(~there).tolist()
-        return ask, [known] * len(encoded)
+    def _unknown(self, cache: LocalCache, encoded: Sequence[str | bytes]) -> Op[tuple[Hashed, list[int]]]:
+        """Return the items to ask the server about, hashed, and their places."""
+        opened = self._stored.opened or (yield from self._stored.open())
+        hashed = probes.hashed(opened.bitmap, encoded)
+        ask = None if self._receipts.in_doubt else cache.unknown(opened, hashed)
+        if ask is None:
+            return hashed, list(range(len(encoded)))
+        return hashed.take(ask), ask.tolist()
 
-    def _learn(self, cache: LocalCache, sent: float, there: Sequence[str | bytes], misses: int) -> Op[None]:
+    def _learn(self, cache: LocalCache, sent: float, there: bytes | Hashed | None, misses: int) -> Op[None]:
         opened = self._stored.opened
         if opened is None or (piece := cache.learn(opened, sent, there, misses)) is None:
             return

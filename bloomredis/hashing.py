@@ -21,7 +21,6 @@ from mmh3 import hash_bytes
 from numpy.typing import NDArray
 
 Item = str | bytes | bytearray | memoryview | int
-Offsets = NDArray[np.uint32] | NDArray[np.uint64]
 
 
 class Encoder(Protocol):
@@ -32,9 +31,6 @@ class Encoder(Protocol):
 
     def encode_all(self, items: Sequence[Item]) -> Sequence[str | bytes]:
         """Return what stands for each item in a batch, or raise for what is none."""
-
-
-_BLOCK = 4096  # items hashed at a time: the numpy temporaries stay in the processor's cache
 
 
 def encode(item: Item) -> bytes:
@@ -64,12 +60,14 @@ def encode_all(items: Sequence[Item]) -> Sequence[str | bytes]:
     Bytes and ASCII strings stay as they are, which is several times faster.  Other strings must not
     reach mmh3: 5.3 crashes the process on an unpaired surrogate.
     """
-    types = set(map(type, items))
-    if types == {bytes} or (types == {str} and "".join(cast("Sequence[str]", items)).isascii()):
-        return cast("Sequence[str | bytes]", items)
-    if types == {int}:
-        return list(map(str, items))
-    return [encode(item) for item in items]
+    try:
+        plain = "".join(cast("Sequence[str]", items)).isascii()
+    except TypeError:
+        types = set(map(type, items))
+        plain = types == {bytes}
+        if types == {int}:
+            return list(map(str, items))
+    return cast("Sequence[str | bytes]", items) if plain else [encode(item) for item in items]
 
 
 def digests(items: Sequence[str | bytes]) -> bytes:
@@ -89,8 +87,8 @@ def probes(hashed: bytes, bits: int, hashes: int) -> list[int]:
     return [(x + i * y + cubic) % bits for i, cubic in enumerate(_cubic(hashes))]
 
 
-def probe_matrix(hashed: bytes, bits: int, hashes: int) -> Offsets:
-    """Return `probes` of many digests at once: one row an item, one column a probe.
+def probe_rows(hashed: bytes, bits: int, hashes: int) -> NDArray[np.uint32]:
+    """Return `probes` of many digests at once: one row a probe, one column an item.
 
     Each probe follows from the one before, so that nothing is divided or multiplied: x += y and then
     y += i, both modulo m, give the cubic formula above.
@@ -98,21 +96,13 @@ def probe_matrix(hashed: bytes, bits: int, hashes: int) -> Offsets:
     dtype = np.uint32 if bits <= 2**31 else np.uint64  # a sum of two numbers below m fits
     m = dtype(bits)
     y, x = (np.frombuffer(hashed, dtype="<u8").reshape(-1, 2).T[::-1] % np.uint64(bits)).astype(dtype)
-    columns = np.empty((hashes, len(x)), dtype)
-    columns[0] = x
+    rows = np.empty((hashes, len(x)), dtype)
+    rows[0] = x
     wrapped = np.empty_like(x)
     for i in range(1, hashes):
-        x = np.add(columns[i - 1], y, out=columns[i])
+        x = np.add(rows[i - 1], y, out=rows[i])
         # Where x < m, x - m wraps around and is the larger one.
         np.minimum(x, np.subtract(x, m, out=wrapped), out=x)
         y += dtype(i % bits)
         np.minimum(y, np.subtract(y, m, out=wrapped), out=y)
-    return columns.T
-
-
-def packed_probes(items: Sequence[str | bytes], bits: int, hashes: int) -> bytes:
-    """Return the offsets of all `items` as little-endian u32, item after item."""
-    return b"".join(
-        probe_matrix(digests(items[start : start + _BLOCK]), bits, hashes).astype("<u4", copy=False).tobytes()
-        for start in range(0, len(items), _BLOCK)
-    )
+    return rows.astype(np.uint32, copy=False)

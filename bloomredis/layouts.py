@@ -17,8 +17,9 @@ from mmh3 import hash_bytes
 
 from bloomredis import blocked, hashing, sizing
 from bloomredis.blocked import Blocked
-from bloomredis.hashing import Item, Offsets
+from bloomredis.hashing import Item
 from bloomredis.header import BLOCK_BITS, COUNTING, FILTER, MAX_HASHES, Header
+from bloomredis.probes import AT_ONCE, Probes, Scattered
 
 
 class Packing(Protocol):
@@ -60,8 +61,8 @@ class Layout(Packing, Protocol):
     def probes(self, item: bytes) -> list[int]:
         """Return the same for an item that has been encoded."""
 
-    def probe_matrix(self, items: Sequence[str | bytes]) -> Offsets:
-        """Return the same for many: one row an item, one column a probe."""
+    def hashed(self, items: Sequence[str | bytes]) -> Probes:
+        """Return the bits of many, hashed at once."""
 
 
 @cache
@@ -101,9 +102,9 @@ class Classic:
         """Return the same for an item that has been encoded."""
         return hashing.probes(hash_bytes(item), self.num_bits, self.num_hashes)
 
-    def probe_matrix(self, items: Sequence[str | bytes]) -> Offsets:
-        """Return the same for many: one row an item, one column a probe."""
-        return hashing.probe_matrix(hashing.digests(items), self.num_bits, self.num_hashes)
+    def hashed(self, items: Sequence[str | bytes]) -> Scattered:
+        """Return the bits of many, hashed at once."""
+        return Scattered(hashing.probe_rows(hashing.digests(items), self.num_bits, self.num_hashes))
 
     def pack_one(self, item: bytes) -> bytes:
         """Return one item's offsets as little-endian u32."""
@@ -113,7 +114,9 @@ class Classic:
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the offsets of all items as little-endian u32, item after item."""
-        return hashing.packed_probes(items, self.num_bits, self.num_hashes)
+        return b"".join(
+            self.hashed(items[start : start + AT_ONCE]).packed() for start in range(0, len(items), AT_ONCE)
+        )
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,12 @@ from bloomredis.arguments import listed
 from bloomredis.hashing import Encoder, Item
 from bloomredis.info import FilterInfo
 from bloomredis.layouts import Layout
+from bloomredis.probes import AT_ONCE
 from bloomredis.stored import Description
 
 _MASKS: Final = tuple(0x80 >> bit for bit in range(8))
-_MASK_ARRAY: Final = np.array(_MASKS, dtype=np.uint8)
 PIECE_BYTES: Final = 128 << 10
 """What is read of a filter in one script: some 0.1 ms."""
-
-_BLOCK: Final = 4096  # items tested at a time: the temporaries stay in the processor's cache
 
 
 class Bits:
@@ -33,18 +31,18 @@ class Bits:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.bytes = bytearray((layout.num_bits + 7) // 8)
-        self._array = np.frombuffer(self.bytes, dtype=np.uint8)
+        self.array = np.frombuffer(self.bytes, dtype=np.uint8)
 
     def __getstate__(self) -> tuple[Layout, bytearray]:
         return self.layout, self.bytes
 
     def __setstate__(self, state: tuple[Layout, bytearray]) -> None:
         self.layout, self.bytes = state
-        self._array = np.frombuffer(self.bytes, dtype=np.uint8)
+        self.array = np.frombuffer(self.bytes, dtype=np.uint8)
 
     def unite(self, first: int, piece: bytes) -> None:
         """Or a piece of the filter into this copy, from byte `first` on."""
-        self._array[first : first + len(piece)] |= np.frombuffer(piece, dtype=np.uint8)
+        self.array[first : first + len(piece)] |= np.frombuffer(piece, dtype=np.uint8)
 
     def has(self, encoded: bytes) -> bool:
         """Return whether all bits of an item are set."""
@@ -56,11 +54,10 @@ class Bits:
 
     def has_many(self, encoded: Sequence[str | bytes]) -> NDArray[np.bool_]:
         """Return of each item whether all its bits are set."""
-        there = np.empty(len(encoded), dtype=np.bool_)
-        for start in range(0, len(encoded), _BLOCK):
-            matrix = self.layout.probe_matrix(encoded[start : start + _BLOCK])
-            found = self._array[matrix >> 3] & _MASK_ARRAY[matrix & 7]
-            there[start : start + _BLOCK] = found.all(axis=1)
+        there = np.ones(len(encoded), dtype=np.bool_)
+        for start in range(0, len(encoded), AT_ONCE):
+            places = self.layout.hashed(encoded[start : start + AT_ONCE]).places()
+            there[start + places.missing(self.array)] = False
         return there
 
     def add(self, encoded: bytes) -> None:
@@ -70,8 +67,7 @@ class Bits:
 
     def add_many(self, encoded: Sequence[str | bytes]) -> None:
         """Set the bits of items that are in the filter."""
-        matrix = self.layout.probe_matrix(encoded).ravel()
-        np.bitwise_or.at(self._array, matrix >> 3, _MASK_ARRAY[matrix & 7])
+        self.layout.hashed(encoded).places().set(self.array)
 
     def ones(self) -> int:
         """Return how many bits are set."""

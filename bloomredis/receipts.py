@@ -184,9 +184,9 @@ class Receipts:
             raise
 
     def runs(
-        self, items: Sequence[str | bytes], start: int, most: int
+        self, items: Sequence[str | bytes], start: int, stop: int, most: int
     ) -> Iterator[tuple[int, int, Place | None]]:
-        """Cut a batch from `start` on: into runs of `most` items, and single ones that are in doubt.
+        """Cut a batch from `start` to `stop`: into runs of `most` items, and single ones that are in doubt.
 
         Of equal items only the first is owed the answer of the earlier call, or where every call counts, as
         many as are in doubt.
@@ -195,7 +195,7 @@ class Receipts:
             with self._lock:
                 self._forget()
             seen: set[bytes] = set()
-            for at in range(start, len(items)):
+            for at in range(start, stop):
                 item = as_bytes(items[at])
                 place = self.place(item)  # where every call counts, the one before is settled by now
                 if place is not None and (self._counts or item not in seen):
@@ -203,7 +203,7 @@ class Receipts:
                     yield at, at + 1, place
                     start = at + 1
                     seen.add(item)
-        yield from _cut(start, len(items), most)
+        yield from _cut(start, stop, most)
 
     def _forget(self) -> None:
         now = time.monotonic()

@@ -11,6 +11,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from bloomredis import bulk
@@ -239,21 +240,20 @@ class SpreadOperations(FilterOperations):
 
     # -- bulk
 
-    def prepare(self, opened: Opened, items: Sequence[Item]) -> bulk.Prepared:
-        encoded = self.encode_all(items)
-        parts = [
-            (place, bulk.prepared(opened.bitmap, [items[i] for i in own], [encoded[i] for i in own]))
-            for place, own in self._cut(encoded).items()
-        ]
-        return bulk.Prepared(items, encoded, None, parts)
+    def loading(self, opened: Opened) -> bulk.Load:  # noqa: ARG002 - each shard has its own
+        return bulk.Load(None, self)
 
-    def load(self, prepared: bulk.Prepared) -> Op[None]:
+    def load(self, load: bulk.Load) -> Op[None]:
         yield from self._ready()
-        outcomes = yield from side_by_side(
-            (self._on(place, lambda shard, part=part: shard.load(part)) for place, part in prepared.parts),  # type: ignore[misc]  # as above
-            most=LOADED_TOGETHER,
-        )
-        _unless_failed(outcomes)
+        for each in load.waiting:
+            outcomes = yield from side_by_side(
+                (
+                    self._on(place, partial(_loaded, items=[each.items[i] for i in own]))
+                    for place, own in self._cut(each.encoded).items()
+                ),
+                most=LOADED_TOGETHER,
+            )
+            _unless_failed(outcomes)
 
     # -- the filter as a whole
 
@@ -278,6 +278,13 @@ def _told(
         list(answers[:known]),
         items[known:],
     )
+
+
+def _loaded(shard: FilterOperations, items: Sequence[Item]) -> Op[None]:
+    load = shard.loading((yield from shard.opened()))
+    load.take(items)
+    opened = yield from shard.load(load)
+    yield from shard.tally(opened, load.finish())
 
 
 def _unless_failed(outcomes: Sequence[T | Exception]) -> list[T]:

@@ -13,7 +13,7 @@ PACKAGE = Path(bloomredis.__file__).parent
 LAYERS = [
     {"errors"},
     {"header", "scripts", "hashing"},
-    {"sizing"},
+    {"sizing", "probes"},
     {"blocked"},
     {"layouts", "protocol", "receipts"},
     {"stack"},

@@ -16,9 +16,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from bloomredis import BloomFilter, OutcomeUnknownError, bulk
-from bloomredis.bulk import Batch
-from bloomredis.layouts import Classic
+from bloomredis import BloomFilter, OutcomeUnknownError, bulk, hashing, layouts
+from bloomredis.local import Bits
 from tests.losing import losing
 from tests.servers import Server
 from tests.test_refusals import attach, replicated
@@ -39,8 +38,9 @@ def in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the filter were large: several batches, windows and segments."""
     for module in ("client", "asyncio"):
         monkeypatch.setattr(f"bloomredis.{module}.LOAD_ITEMS", 1000)
+    monkeypatch.setattr(bulk, "AT_ONCE", 300)
     monkeypatch.setattr(bulk, "SEGMENT_BYTES", 2048)
-    monkeypatch.setattr(bulk, "_WINDOW_BYTES", 8192)
+    monkeypatch.setattr(bulk, "FEWEST_BYTES", 1)
     monkeypatch.setattr(bulk, "DENSE", 100)
 
 
@@ -93,7 +93,7 @@ def test_one_string_is_no_iterable_of_items(bloom: Any, client: redis.Redis, ite
 
 
 def test_a_bad_item_is_named(bloom: Any, client: redis.Redis) -> None:
-    """With its type, from whatever thread hashes it."""
+    """With its type, also where a thread hashes it."""
     with pytest.raises(TypeError, match="float"):
         make(bloom, client).load(["a", 1.5])
 
@@ -209,21 +209,22 @@ def test_a_segment_is_replicated_once() -> None:
         assert client.dbsize() == other.dbsize() == 2  # the filter and the receipt of its count
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 500])
+@pytest.mark.parametrize("name", layouts.NAMES)
+@pytest.mark.parametrize("count", [1, 2, 500])
 @pytest.mark.parametrize("kinds", [1, 3, 400])
-def test_the_new_items_of_a_batch(count: int, kinds: int) -> None:
-    """An item is new if it was not there before and has no equal before it in the batch."""
+def test_the_new_items_of_a_batch(
+    name: str, count: int, kinds: int, in_small_batches: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An item is new if it was not there before and has no equal before it, also when it is sent twice."""
+    monkeypatch.setattr(bulk, "DENSE", 0)
     dice = random.Random(count * kinds)
-    layout = Classic(num_bits=100_000, num_hashes=5)
-    drawn = [f"item-{dice.randrange(kinds)}" for _ in range(count)]
-    there = {f"item-{i}" for i in range(0, kinds, 3)}
-    before = np.zeros(12_500, dtype=np.uint8)
-    for item in there:
-        for offset in layout.offsets(item):
-            before[offset >> 3] |= 0x80 >> (offset & 7)
-    batch = Batch(layout, bulk.columns(layout, drawn))
-    for segment in batch.segments():
-        found = before[segment.first : segment.first + len(segment.data)]
-        batch.before(segment, found.tobytes())
-    expected = [item not in there and item not in drawn[:i] for i, item in enumerate(drawn)]
-    assert batch.new().tolist() == expected
+    layout = layouts.plan(name, 10_000, 1e-4)
+    there, drawn = Bits(layout), [f"item-{dice.randrange(kinds)}" for _ in range(count)]
+    there.add_many([f"item-{i}" for i in range(0, kinds, 3)])
+    load = bulk.Load(layout, hashing)
+    load.take(drawn)
+    for _ in range(2):
+        for segment in load.segments():
+            load.before(segment, there.bytes[segment.first : segment.first + len(segment.data)])
+    assert load.finish() == len(set(drawn) - {f"item-{i}" for i in range(0, kinds, 3)})
+    assert load.items == 0

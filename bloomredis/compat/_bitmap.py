@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from bloomredis import hashing
 from bloomredis.hashing import Item
+from bloomredis.probes import Scattered
 
 MAX_BITS: Final = 2**32
 """Bits of the longest Redis string, 512 MiB."""
@@ -134,9 +135,10 @@ class Bitmap(ABC):
         """Return the item's SETBIT offsets in probe order, repeats kept, each below `num_bits`."""
         return self.probes(self.encode(item))
 
-    def probe_matrix(self, items: Sequence[str | bytes]) -> hashing.Offsets:
-        """Return the bits of encoded items: one row an item, one column a probe."""
-        return np.frombuffer(self.pack(items), dtype="<u4").reshape(-1, self.num_hashes)
+    def hashed(self, items: Sequence[str | bytes]) -> Scattered:
+        """Return the bits of encoded items."""
+        offsets = np.frombuffer(self.pack(items), dtype="<u4").reshape(-1, self.num_hashes)
+        return Scattered(offsets.T.astype(np.uint32, order="C"))
 
     def pack_one(self, item: bytes) -> bytes:
         """Return the offsets of one encoded item as little-endian u32."""
