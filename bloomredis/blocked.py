@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -117,6 +117,59 @@ class Blocked:
             block = first + (_BLOCK.unpack_from(hashed)[0] * size >> 32)
             positions: Sequence[int] = hashed[4 : 4 + bits]
             yield block, positions if len(set(positions)) == bits else _moved(positions)
+
+
+def pack_one_in_all(layouts: Sequence[Blocked], item: bytes) -> bytes:
+    """Return what `pack_one` of each layout does, one after the other; what they share is done once."""
+    hashed, bits = hash_bytes(item), max(layout.bits_per_block for layout in layouts)
+    drawn: list[tuple[int, Sequence[int]]] = []
+    for region in range(max(layout.blocks_per_item for layout in layouts)):
+        if region:
+            hashed = _WORDS.pack(*_mixed(*_WORDS.unpack(hashed)))
+        positions: Sequence[int] = hashed[4 : 4 + bits]
+        drawn.append(
+            (
+                _BLOCK.unpack_from(hashed)[0],
+                positions if len(set(positions)) == bits else _moved(positions),
+            )
+        )
+    masks: dict[tuple[int, int], bytes] = {}
+    pieces: list[bytes] = []
+    for layout in layouts:
+        own = layout.bits_per_block
+        for region, (first, size) in enumerate(layout.regions):
+            word, positions = drawn[region]
+            mask = masks.get((region, own))
+            if mask is None:
+                mask = masks[region, own] = sum(map(_BITS.__getitem__, positions[:own])).to_bytes(32, "big")
+            pieces += _BLOCK.pack(first + (word * size >> 32)), mask
+    return b"".join(pieces)
+
+
+def pack_in_all(layouts: Sequence[Blocked], items: Sequence[str | bytes]) -> bytes:
+    """Return what the scripts are sent for items that are in several filters with these layouts.
+
+    The positions of an item's bits in its blocks are the same in all of them, as far as they go.
+    """
+    words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
+    columns = [0, *accumulate(layout.blocks_per_item for layout in layouts)]
+    packed = np.empty((len(words), columns[-1], _PACKED // 4), dtype="<u4")
+    bits = max(layout.bits_per_block for layout in layouts)
+    for region in range(max(layout.blocks_per_item for layout in layouts)):
+        if region:
+            words = _all_mixed(words)
+        positions = words.view(np.uint8)[:, 4 : 4 + bits].T.copy()
+        _move_all(positions)
+        masks = np.zeros((len(words), 4), dtype="<u8")
+        for count, row in enumerate(positions, 1):
+            masks |= _MASKS.take(row, axis=0)
+            for layout, column in zip(layouts, columns, strict=False):
+                if layout.bits_per_block == count and region < layout.blocks_per_item:
+                    first, size = layout.regions[region]
+                    blocks = words[:, 0] * np.uint64(size) >> np.uint64(32)
+                    packed[:, column + region, 0] = blocks + np.uint64(first)
+                    packed[:, column + region, 1:] = masks.view("<u4")
+    return packed.tobytes()
 
 
 @dataclass(frozen=True, slots=True)

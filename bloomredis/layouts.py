@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Final, Protocol
 
 import numpy as np
@@ -125,27 +125,47 @@ class Stacked:
 
     layers: tuple[Classic | Blocked, ...]
 
-    @property
+    @cached_property
     def item_bytes(self) -> int:
         """Length of one item's packed bytes."""
         return sum(layer.item_bytes for layer in self.layers)
 
-    @property
+    @cached_property
     def cost(self) -> float:
         """What setting an item costs a server, in probes: testing a layer costs what setting one does."""
         return sum(layer.cost for layer in self.layers)
 
+    @cached_property
+    def _in_blocks(self) -> tuple[Blocked, ...]:
+        """The layers, if all are in blocks."""
+        blocks = tuple(layer for layer in self.layers if isinstance(layer, Blocked))
+        return blocks if len(blocks) == len(self.layers) else ()
+
     def pack_one(self, item: bytes) -> bytes:
         """Return what the scripts are sent for one item."""
+        if self._in_blocks:
+            return blocked.pack_one_in_all(self._in_blocks, item)
         return b"".join([layer.pack_one(item) for layer in self.layers])
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return what the scripts are sent for many items, item after item."""
+        return b"".join(
+            self._packed(items[start : start + _PACKED_TOGETHER])
+            for start in range(0, len(items), _PACKED_TOGETHER)
+        )
+
+    def _packed(self, items: Sequence[str | bytes]) -> bytes:
+        if self._in_blocks:
+            return blocked.pack_in_all(self._in_blocks, items)
         columns = [
             np.frombuffer(layer.pack(items), dtype=np.uint8).reshape(len(items), layer.item_bytes)
             for layer in self.layers
         ]
         return np.concatenate(columns, axis=1).tobytes()
+
+
+_PACKED_TOGETHER: Final = 1024
+"""Items that are packed at once for several layers, half a kilobyte each and more."""
 
 
 class Counting(Classic):

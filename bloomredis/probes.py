@@ -141,9 +141,6 @@ class Hashing(Protocol):
     def hashed(self, items: Sequence[str | bytes]) -> Probes:
         """Return the bits of many, hashed at once."""
 
-    def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return what the scripts are sent for many items."""
-
 
 class Hashed(NamedTuple):
     """A batch of encoded items with the bits that one layout gives them, so that nothing is hashed twice."""
@@ -163,10 +160,3 @@ def hashed(layout: Hashing, encoded: Sequence[str | bytes]) -> Hashed:
     """Return items with their bits in a layout."""
     probes = layout.hashed(encoded)
     return Hashed(layout, encoded, probes, probes.places())
-
-
-def packed(layout: Hashing, encoded: Sequence[str | bytes] | Hashed) -> bytes:
-    """Return what the scripts are sent for items of a filter with this layout."""
-    if not isinstance(encoded, Hashed):
-        return layout.pack(encoded)
-    return encoded.probes.packed() if encoded.layout == layout else layout.pack(encoded.encoded)

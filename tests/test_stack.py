@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bloomredis import FilterFullError, arguments, layouts
 from bloomredis.sizing import MAX_BITS
@@ -101,3 +103,19 @@ def test_two_windows_of_items_stay_within_the_rate(slices: int) -> None:
     full, half = (layouts.expected_error_rate(layer, layer.capacity // part) for part in (1, 2))
     assert 2 * slices * full < 1e-3 * 1.01
     assert 4 * slices * half < 2 * slices * full
+
+
+@given(
+    st.lists(st.text(max_size=20), min_size=1, max_size=30),
+    st.lists(st.tuples(st.integers(1, 5000), st.floats(1e-12, 0.3)), min_size=1, max_size=6),
+    st.sampled_from(layouts.NAMES),
+)
+def test_what_is_packed_for_all_layers(items: list[str], sizes: list[tuple[int, float]], name: str) -> None:
+    """It is what is packed for each, one layer after the other, item after item; for one as for many."""
+    made = tuple(layouts.plan(name, capacity, error_rate) for capacity, error_rate in sizes)
+    encoded = [item.encode() for item in items]
+    wanted = [b"".join(layer.pack_one(item) for layer in made) for item in encoded]
+    stacked = layouts.Stacked(made)
+    assert stacked.pack(encoded) == b"".join(wanted)
+    assert [stacked.pack_one(item) for item in encoded] == wanted
+    assert {len(each) for each in wanted} == {stacked.item_bytes}
