@@ -161,6 +161,13 @@ class ShardedOperations(SpreadOperations):
         number = root.number(encoded)
         return root.server(number), self._stored.shard(number)
 
+    def _cut(self, encoded: Sequence[str | bytes]) -> dict[Place, list[int]]:
+        root = self._root()
+        return {
+            (root.server(number), self._stored.shard(number)): places
+            for number, places in root.parted(encoded).items()
+        }
+
     def _new_shard(self, place: Place) -> Shard:
         return Shard(place[1], **self._options)
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 import struct
 from binascii import crc_hqx
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import index
 from typing import Final, SupportsIndex
 
 import mmh3
+import numpy as np
 
 from bloomredis import arguments, header, layouts, sizing
 from bloomredis.header import KINDS, Header
@@ -67,6 +69,18 @@ class Root:
     def number(self, encoded: bytes) -> int:
         """Return the number of the shard that an item is in."""
         return mmh3.hash(encoded, self.seed, False) * self.shards >> 32
+
+    def parted(self, items: Sequence[str | bytes]) -> dict[int, list[int]]:
+        """Return of each shard that has any of the encoded items their places among them, in order."""
+        hashes = np.array([mmh3.hash(item, self.seed, signed=False) for item in items], dtype=np.uint64)
+        numbers = (hashes * np.uint64(self.shards) >> np.uint64(32)).astype(np.intp)
+        order = numbers.argsort(kind="stable")
+        ordered = numbers[order]
+        begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+        return {
+            int(ordered[begin]): places.tolist()
+            for begin, places in zip(begins, np.split(order, begins[1:]), strict=False)
+        }
 
     def server(self, number: int) -> int:
         """Return the place of the server that has a shard."""

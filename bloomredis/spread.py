@@ -177,7 +177,7 @@ class SpreadOperations(FilterOperations):
                 if answers[i]:
                     self._owed.keep(encoded[i], True)
             raise known from error.__cause__ if isinstance(error, BatchInterruptedError) else error
-        return list(map(self._or_owed, encoded, answers))
+        return list(map(self._or_owed, encoded, answers)) if self._owed else list(map(bool, answers))
 
     def _or_owed(self, item: str | bytes, new: bool | None) -> bool:  # noqa: FBT001 - an answer
         return bool(self._owed.take(item) or new)

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import pytest
 import redis
+from hypothesis import given
+from hypothesis import strategies as st
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
@@ -755,3 +757,15 @@ def test_servers_are_asked_at_once(any_server: Server) -> None:
         slow = warm.with_client([Slow(i, client) for i, client in enumerate(databases)])  # type: ignore[arg-type]  # several
         assert slow.add_many(ITEMS) == [False] * 400
     assert stopped == {0: 1, 1: 1, 2: 1}
+
+
+@given(st.lists(st.one_of(st.text("abc", max_size=9), st.binary(max_size=9))), st.integers(1, 4096))
+def test_many_items_are_parted_as_one_is(items: list[str | bytes], count: int) -> None:
+    """Each place stands once, under the shard that the item alone has, in order."""
+    root = shards.plan(1000, 0.01, shards=count)
+    parted = root.parted(items)
+    places = {i: number for number, own in parted.items() for i in own}
+    assert places == {
+        i: root.number(item.encode() if isinstance(item, str) else item) for i, item in enumerate(items)
+    }
+    assert all(own == sorted(own) for own in parted.values())
