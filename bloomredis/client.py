@@ -28,8 +28,9 @@ from bloomredis.hashing import Item
 from bloomredis.layers import RotatingOperations, ScalingOperations
 from bloomredis.partitioned import operations
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import At, Once, Op, Read, Several, Step, Together, commands_of, regrouped
+from bloomredis.protocol import At, Once, Op, Read, Several, Step, Together
 from bloomredis.sharded import ShardedOperations
+from bloomredis.together import commands_of, regrouped
 
 P = ParamSpec("P")
 T = TypeVar("T")

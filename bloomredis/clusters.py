@@ -18,7 +18,8 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from bloomredis.protocol import Command, Once, Read, Several, commands_of, is_silence, regrouped, word_of
+from bloomredis.protocol import Command, Once, Read, Several, is_silence, word_of
+from bloomredis.together import commands_of, regrouped
 
 T = TypeVar("T")
 

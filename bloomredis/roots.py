@@ -22,9 +22,10 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from bloomredis import layouts, protocol, scripts, shards
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.header import Header
-from bloomredis.protocol import Op, Refusal, Wait, at, side_by_side
+from bloomredis.protocol import Op, Refusal, Wait
 from bloomredis.shards import Root
 from bloomredis.stored import Arguments, Description, OnLost, Opened, StoredFilter
+from bloomredis.together import at, side_by_side, unless_failed
 
 T = TypeVar("T")
 _ROOT, _RECORD, _RESERVE, _DELETE = map(scripts.load, ("root", "record", "reserve", "delete"))
@@ -154,11 +155,11 @@ class StoredRoot(StoredFilter):
     def _copies(self, root: Root, *, is_new: bool) -> Op[None]:
         """Check the copies of all other servers; make those that are missing."""
         places = range(1, self.servers)
-        copies = _answers((yield from side_by_side(self._look(place, root) for place in places)))
+        copies = unless_failed((yield from side_by_side(self._look(place, root) for place in places)))
         missing = [place for place, copy in zip(places, copies, strict=True) if copy is None]
         if missing and not is_new:
             self._tell(f"{self.name!r} has vanished from server {missing[0]} of {list(range(self.servers))}")
-        _answers((yield from side_by_side(self._ask(place, root) for place in missing)))
+        unless_failed((yield from side_by_side(self._ask(place, root) for place in missing)))
 
     def _check(self, found: Root, place: int, like: Root | None) -> None:
         if (found.servers, found.place) != (self.servers, place):
@@ -288,7 +289,7 @@ class StoredRoot(StoredFilter):
         if root is not None:
             yield from self._sweep(root, lambda generation: found is None or generation[:4] == root.tag)
             places = range(1, self.servers)
-            _answers((yield from side_by_side(self._delete_copy(place) for place in places)))
+            unless_failed((yield from side_by_side(self._delete_copy(place) for place in places)))
         return found is not None
 
     def _delete_copy(self, place: int) -> Op[None]:
@@ -320,7 +321,7 @@ class StoredRoot(StoredFilter):
             shard = self.shard(number) if of is None else StoredShard(self, number, of)
             return self._on(root.server(number), call(shard))
 
-        _answers((yield from side_by_side(map(one, numbers), most=_AT_ONCE)))
+        unless_failed((yield from side_by_side(map(one, numbers), most=_AT_ONCE)))
 
 
 class StoredShard(StoredFilter):
@@ -420,13 +421,3 @@ def _parameters(root: Root) -> tuple[object, ...]:
         root.shards,
         root.seed,
     )
-
-
-def _answers(outcomes: Iterable[T | Exception]) -> list[T]:
-    """Return the answers, or raise the first error."""
-    answers: list[T] = []
-    for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            raise outcome
-        answers.append(outcome)
-    return answers

@@ -22,9 +22,10 @@ from bloomredis.filter import FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.info import FilterInfo
 from bloomredis.pipelines import AnyPipeline
-from bloomredis.protocol import Op, at, side_by_side
-from bloomredis.receipts import KEPT_SECONDS, MOST_DOUBTS
+from bloomredis.protocol import Op
+from bloomredis.receipts import KEPT_SECONDS, MOST_DOUBTS, as_bytes
 from bloomredis.stored import Opened
+from bloomredis.together import at, side_by_side, unless_failed
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -57,14 +58,14 @@ class Owed(Generic[T]):
                 if self._answers[oldest][1] > now and len(self._answers) < MOST_DOUBTS:
                     break
                 del self._answers[oldest]
-            self._answers[_bytes(item)] = answer, now + KEPT_SECONDS
+            self._answers[as_bytes(item)] = answer, now + KEPT_SECONDS
 
     def take(self, item: str | bytes) -> T | None:
         """Return the answer that is owed for an item, once."""
         if not self._answers:
             return None
         with self._lock:
-            answer, until = self._answers.pop(_bytes(item), (None, 0.0))
+            answer, until = self._answers.pop(as_bytes(item), (None, 0.0))
         return answer if until > time.monotonic() else None
 
     def clear(self) -> None:
@@ -109,7 +110,7 @@ class SpreadOperations(FilterOperations):
         return shard
 
     def _of(self, item: str | bytes) -> Place:
-        return self._place(_bytes(item))
+        return self._place(as_bytes(item))
 
     def _on(self, place: Place, call: Callable[[FilterOperations], Op[T]]) -> Op[T]:
         """Run an operation of a shard on its server."""
@@ -123,7 +124,7 @@ class SpreadOperations(FilterOperations):
     def _everywhere(self, places: Iterable[Place], call: Callable[[FilterOperations], Op[T]]) -> Op[list[T]]:
         """Run an operation of several shards; all are done before an error of one is raised."""
         outcomes = yield from side_by_side(self._on(place, call) for place in places)
-        return _unless_failed(outcomes)
+        return unless_failed(outcomes)
 
     def _cut(self, encoded: Sequence[str | bytes]) -> dict[Place, list[int]]:
         """Return the places in a batch of each shard's items, in order."""
@@ -253,7 +254,7 @@ class SpreadOperations(FilterOperations):
                 ),
                 most=LOADED_TOGETHER,
             )
-            _unless_failed(outcomes)
+            unless_failed(outcomes)
 
     # -- the filter as a whole
 
@@ -285,14 +286,3 @@ def _loaded(shard: FilterOperations, items: Sequence[Item]) -> Op[None]:
     load.take(items)
     opened = yield from shard.load(load)
     yield from shard.tally(opened, load.finish())
-
-
-def _unless_failed(outcomes: Sequence[T | Exception]) -> list[T]:
-    for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            raise outcome
-    return [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
-
-
-def _bytes(encoded: str | bytes) -> bytes:
-    return encoded.encode() if isinstance(encoded, str) else encoded

@@ -16,7 +16,7 @@ LAYERS = [
     {"sizing", "probes"},
     {"blocked"},
     {"layouts", "protocol", "receipts"},
-    {"stack"},
+    {"stack", "together"},
     {"stored", "pipelines", "clusters"},
     {"bitmaps", "stacked"},
     {"arguments", "info", "calls", "claims", "layered"},

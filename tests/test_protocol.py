@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 import redis
 
-from bloomredis import header, protocol, scripts
+from bloomredis import header, protocol, scripts, together
 from bloomredis.filter import FilterOperations
 from bloomredis.header import Header
 from bloomredis.protocol import Op
@@ -145,7 +145,7 @@ A, B, C = ("GET", "a"), ("GET", "b"), ("GET", "c")
 def test_what_is_asked_for_together_travels_together() -> None:
     """Commands and lists become one step; a last one alone stays alone."""
     answers, sent = play(
-        protocol.side_by_side([asking(A, B), asking([A, C]), asking(C)]), [[1, [2, 3], 4], "the b"]
+        together.side_by_side([asking(A, B), asking([A, C]), asking(C)]), [[1, [2, 3], 4], "the b"]
     )
     assert sent == [protocol.Several([A, [A, C], C]), B]
     assert answers == [[1, "the b"], [[2, 3]], [4]]
@@ -155,18 +155,18 @@ def test_an_error_reaches_the_operation_that_asked() -> None:
     """One reply is thrown into its operation, inside a list it stays a value; one of all reaches all."""
     lost, refused = redis.ConnectionError("gone"), redis.ResponseError("no")
     answers, _ = play(
-        protocol.side_by_side([asking(A, B), asking([A, B]), asking(C)]), [[lost, [1, refused], refused], 2]
+        together.side_by_side([asking(A, B), asking([A, B]), asking(C)]), [[lost, [1, refused], refused], 2]
     )
     assert answers == [["no answer", 2], [[1, refused]], refused]
-    answers, _ = play(protocol.side_by_side([asking(A), asking(B)]), [lost])
+    answers, _ = play(together.side_by_side([asking(A), asking(B)]), [lost])
     assert answers == [["no answer"], ["no answer"]]
 
 
 def test_each_server_gets_its_own_list() -> None:
     """Those of several servers are asked at once; what one of them refuses concerns its operations alone."""
     lost = redis.ConnectionError("gone")
-    operations = [protocol.at(1, asking(A, B)), protocol.at(0, asking(C)), protocol.at(1, asking(C))]
-    answers, sent = play(protocol.side_by_side(operations), [[lost, 3], 4])
+    operations = [together.at(1, asking(A, B)), together.at(0, asking(C)), together.at(1, asking(C))]
+    answers, sent = play(together.side_by_side(operations), [[lost, 3], 4])
     both = protocol.At(1, protocol.Several([A, C]))
     assert sent == [protocol.Together([both, protocol.At(0, C)]), protocol.At(1, B)]
     assert answers == [["no answer", 4], [3], ["no answer"]]
@@ -174,14 +174,14 @@ def test_each_server_gets_its_own_list() -> None:
 
 def test_a_step_that_names_its_server_goes_there() -> None:
     """An operation that runs on one server may ask another."""
-    answers, sent = play(protocol.at(1, asking(A, protocol.At(0, B))), [1, 2])
+    answers, sent = play(together.at(1, asking(A, protocol.At(0, B))), [1, 2])
     assert sent == [protocol.At(1, A), protocol.At(0, B)]
     assert answers == [1, 2]
 
 
 def test_no_more_than_wanted_are_under_way() -> None:
     """The next one begins when one has ended."""
-    answers, sent = play(protocol.side_by_side([asking(A), asking(B), asking(C)], most=2), [[1, 2], 3])
+    answers, sent = play(together.side_by_side([asking(A), asking(B), asking(C)], most=2), [[1, 2], 3])
     assert sent == [protocol.Several([A, B]), C]
     assert answers == [[1], [2], [3]]
 
@@ -189,8 +189,8 @@ def test_no_more_than_wanted_are_under_way() -> None:
 def test_replies_are_cut_as_the_steps_are() -> None:
     """Each step has as many as it has commands; only a list is answered with a list."""
     steps = [A, [A, B], protocol.Read(C, "text"), protocol.Once([A, B]), protocol.Once(C)]
-    assert [each for step in steps for each in protocol.commands_of(step)] == [A, A, B, C, A, B, C]
-    assert protocol.regrouped(steps, range(7)) == [0, [1, 2], 3, [4, 5], 6]
+    assert [each for step in steps for each in together.commands_of(step)] == [A, A, B, C, A, B, C]
+    assert together.regrouped(steps, range(7)) == [0, [1, 2], 3, [4, 5], 6]
 
 
 def test_all_are_told_of_an_end() -> None:
@@ -203,7 +203,7 @@ def test_all_are_told_of_an_end() -> None:
         finally:
             told.append("closed")
 
-    together = protocol.side_by_side([waiting(), waiting()])
-    next(together)
-    together.close()
+    both = together.side_by_side([waiting(), waiting()])
+    next(both)
+    both.close()
     assert told == ["closed"] * 2
