@@ -255,23 +255,24 @@ class _Carriage:
     async def _travel(self, batch: list[_Passenger], items: list[str | bytes]) -> None:
         answers: list[bool] | Exception
         try:
-            answers = await drive(self._client, self._verb(items))
-        except Exception as error:
-            answers = error
+            try:
+                answers = await drive(self._client, self._verb(items))
+            except Exception as error:
+                answers = error
+            for passenger, outcome in outcomes(self._operations, batch, answers):
+                future = passenger.future
+                if future.done():
+                    continue
+                if isinstance(outcome, Exception):
+                    future.set_exception(outcome)
+                else:
+                    future.set_result(outcome)
         except BaseException:
             for passenger in batch:
                 passenger.future.cancel()
-            self._land(items)
             raise
-        for passenger, outcome in outcomes(self._operations, batch, answers):
-            future = passenger.future
-            if future.done():
-                continue
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
-        self._land(items)
+        finally:
+            self._land(items)  # last, so that those who are told now come back before the next departure
 
     def _take_off(self, items: Sequence[str | bytes]) -> None:
         self._batches += 1

@@ -74,6 +74,23 @@ def test_concurrent_calls_share_round_trips(server: Server) -> None:
     assert with_filter(server, use) < 30
 
 
+def test_tasks_that_are_told_together_travel_together(any_server: Server) -> None:
+    """Of few tasks no batch leaves while another is under way: each call carries all of them."""
+
+    async def use(client: Any, f: BloomFilter) -> int:
+        async def work(worker: int) -> None:
+            for i in range(5):
+                assert await f.add(f"{worker}-{i}")
+
+        await f.add_many(["the server learns", "the script"])
+        await client.config_resetstat()
+        await asyncio.gather(*map(work, range(40)))
+        calls: int = (await client.info("commandstats"))["cmdstat_evalsha"]["calls"]
+        return calls
+
+    assert with_filter(any_server, use) <= 1 + 5 + 1  # the first goes alone, and is one call behind
+
+
 def test_equal_items_are_answered_in_the_order_of_their_calls(server: Server) -> None:
     """The first of many equal calls is told True, and a test behind an add finds the item."""
 

@@ -228,3 +228,29 @@ def test_the_new_items_of_a_batch(
             load.before(segment, there.bytes[segment.first : segment.first + len(segment.data)])
     assert load.finish() == len(set(drawn) - {f"item-{i}" for i in range(0, kinds, 3)})
     assert load.items == 0
+
+
+@pytest.mark.parametrize("capacity", [100_000, 10_000_000])
+def test_a_batch_keeps_less_than_the_filter_has(capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many items are read; and no more bytes are sent for an item than three times what is kept."""
+    monkeypatch.setattr(bulk, "FEWEST_BYTES", 100_000)
+    layout = layouts.plan("blocked", capacity, 1e-2)
+    load, size = bulk.Load(layout, hashing), layout.num_bits // 8
+    numbers = itertools.count()
+    while not load.is_full:
+        load.take([str(i) for i in itertools.islice(numbers, 16_384)])
+    kept = 10 * load.items
+    assert size / 3 < kept < size + 10 * 16_384
+
+
+def test_a_filter_that_is_too_large_is_loaded_probe_by_probe(
+    any_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bits would take too much memory here."""
+    monkeypatch.setattr(bulk, "MOST_BYTES", 10)
+    with any_server.client() as client:
+        f = make(BloomFilter, client)
+        client.config_resetstat()
+        assert f.load(ITEMS) == len(ITEMS)
+        assert all(f.contains_many(ITEMS))
+        assert "cmdstat_bitop" not in client.info("commandstats")

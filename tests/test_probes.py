@@ -1,0 +1,70 @@
+"""The bits of many items at once are those of the items one by one."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from bloomredis import layouts, probes
+from bloomredis.blocked import Blocked
+from bloomredis.compat import go_zero
+from bloomredis.layouts import Layout
+from bloomredis.local import Bits
+
+ITEMS = [f"item-{i}".encode() for i in range(4000)]
+LAYOUTS = {
+    "classic": layouts.plan("classic", 4000, 1e-4),
+    "blocked": layouts.plan("blocked", 4000, 1e-2),
+    "two blocks an item": layouts.plan("blocked", 4000, 1e-6),
+    "crowded blocks": Blocked(512, 24, 2),
+    "another system's": go_zero(100_000),
+}
+every_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+
+
+@every_layout
+@pytest.mark.parametrize("count", [0, 1, 10, 4000])
+def test_many_set_what_each_sets(layout: Layout, count: int) -> None:
+    """Also where two of them share a byte, in batches small and large."""
+    singly, together = Bits(layout), Bits(layout)
+    for item in ITEMS[:count]:
+        singly.add(item)
+    layout.hashed(ITEMS[:count]).places().set(together.array)
+    assert together.bytes == singly.bytes
+
+
+@every_layout
+def test_some_of_a_batch_are_packed_as_they_are_alone(layout: Layout) -> None:
+    """Whatever was hashed with them."""
+    some = np.array([0, 7, 7, 3999])
+    assert layout.hashed(ITEMS).take(some).packed() == layout.pack([ITEMS[i] for i in some])
+
+
+@every_layout
+def test_the_places_of_some_are_those_of_the_batch(layout: Layout) -> None:
+    """What is missing of them is what is missing of them in all."""
+    bits, places = Bits(layout), layout.hashed(ITEMS).places()
+    bits.add_many(ITEMS[::400])
+    some = np.arange(5, 4000, 5)
+    missing = set(places.missing(bits.array).tolist())
+    assert [some[i] for i in places.take(some).missing(bits.array)] == [i for i in some if i in missing]
+
+
+@every_layout
+def test_the_firsts_of_equal_items(layout: Layout) -> None:
+    """Are found in their order, none twice; in a filter that is not tiny equal bits mean equal items."""
+    if layout.num_bits < 1000:
+        return
+    drawn = random.Random(1).choices(ITEMS, k=3000)
+    firsts = [drawn[i] for i in layout.hashed(drawn).firsts()]
+    assert firsts == list(dict.fromkeys(drawn))
+
+
+def test_a_batch_hashed_for_one_layout_is_hashed_again_for_another() -> None:
+    """A filter may have become another one since."""
+    one, other = LAYOUTS["classic"], LAYOUTS["blocked"]
+    hashed = probes.hashed(one, ITEMS)
+    assert probes.packed(one, hashed) == one.pack(ITEMS)
+    assert probes.packed(other, hashed) == other.pack(ITEMS)
