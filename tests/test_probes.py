@@ -7,11 +7,12 @@ import random
 import numpy as np
 import pytest
 
-from bloomredis import layouts, probes
+from bloomredis import calls, layouts, probes
 from bloomredis.blocked import Blocked
 from bloomredis.compat import go_zero
 from bloomredis.layouts import Layout
 from bloomredis.local import Bits
+from bloomredis.stored import Opened
 
 ITEMS = [f"item-{i}".encode() for i in range(4000)]
 LAYOUTS = {
@@ -66,5 +67,6 @@ def test_a_batch_hashed_for_one_layout_is_hashed_again_for_another() -> None:
     """A filter may have become another one since."""
     one, other = LAYOUTS["classic"], LAYOUTS["blocked"]
     hashed = probes.hashed(one, ITEMS)
-    assert probes.packed(one, hashed) == one.pack(ITEMS)
-    assert probes.packed(other, hashed) == other.pack(ITEMS)
+    for layout in (one, other):
+        opened = Opened(b"", layout, 1000, b"seen")
+        assert calls._packed(opened, ITEMS, 5, hashed) == layout.pack(ITEMS[5:])
