@@ -76,7 +76,7 @@ class ShardedOperations(SpreadOperations):
     :param coalesce: let concurrent calls share round trips: those of tasks in asyncio, where None means
         True, or of threads other than the main one, where None means False.
     :param min_replicas: replicas that must have a write before the call returns; fewer raise
-        `OutcomeUnknownError`.  Not with a cluster client.
+        `OutcomeUnknownError`.  On a cluster they are those of the node that has the key.
     :param replica_timeout: seconds to wait for them.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """

@@ -24,6 +24,7 @@ from bloomredis import (
     ClaimLostError,
     FilterLostError,
     OutcomeUnknownError,
+    ScalingBloomFilter,
     ShardedBloomFilter,
     clusters,
     compat,
@@ -568,15 +569,21 @@ def check_that_it_was_rough(report: Report) -> None:
     assert sum(told.errors["OutcomeUnknownError"] for told in report.told) > 0
 
 
+def growing(kind: Any, client: Any) -> Any:
+    """Make one that gets layers meanwhile."""
+    return kind.ScalingBloomFilter(client, "seen", **LARGE | {"capacity": 500})
+
+
+@pytest.mark.parametrize("make", [one_filter, growing])
 @pytest.mark.parametrize("name", [name for name in SERVERS if name != "redis-6.2"])
-def test_each_item_is_new_for_one(name: str) -> None:
+def test_each_item_is_new_for_one(name: str, make: Any) -> None:
     """Four processes add the same items while their slot migrates and its owner is killed."""
     with cluster(binaries()[name]) as made:
-        report = storm(made, one_filter, items=ITEMS, keys=["seen"])
+        report = storm(made, make, items=ITEMS, keys=["seen"])
         print(report)  # noqa: T201 - shown where it fails
         assert report.misled == {}
         check_that_it_was_rough(report)
-        f = BloomFilter.open(made.client(), "seen")
+        f = (ScalingBloomFilter if make is growing else BloomFilter).open(made.client(), "seen")
         assert all(f.contains_many(map(item_of, range(ITEMS))))
         assert f.info().count == ITEMS
 
