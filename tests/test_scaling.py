@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 
+import bloomredis
 from bloomredis import (
     BatchInterruptedError,
     BloomFilter,
@@ -339,3 +341,16 @@ def test_a_million_items_from_four_processes(any_server: Server) -> None:
         fixed.reserve()
         assert used <= 2.2 * (client.memory_usage("fixed", samples=0) or 0)
         assert len(keys) == 11
+
+
+@pytest.mark.parametrize("kind", [KIND, "RotatingBloomFilter"])
+def test_a_copy_for_another_process(any_server: Server, kind: str) -> None:
+    """It pickles without its client, and goes on with another, which may decode its replies."""
+    own: dict[str, Any] = {"window": 3600} if kind.startswith("Rotating") else {}
+    with any_server.client() as client, any_server.client(decode_responses=True) as decoding:
+        f = getattr(bloomredis, kind)(client, "seen", **SIZE, **own)
+        f.add_many(items(150))
+        copy = pickle.loads(pickle.dumps(f)).with_client(decoding)  # noqa: S301 - its own
+        assert copy.add_many(items(300)) == [False] * 150 + [True] * 150
+        assert copy.info().count == 300
+        assert not f.add("item-299")
