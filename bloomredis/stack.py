@@ -179,7 +179,7 @@ class Rotating(Root):
         return {
             "capacity": head.capacity,
             "error_rate": head.error_rate,
-            "window": f"{self.width * self.slices / 1e6:.6g} s",
+            "window": self.width * self.slices / 1e6,
             "slices": self.slices,
         }
 
