@@ -17,15 +17,18 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bloomredis as library
 from bloomredis import BloomFilter
 from bloomredis.cli import lines, race
 from bloomredis.cli.server import redacted
+from bloomredis.header import KINDS
 from tests.servers import Server
 
 COMMAND = (sys.executable, "-m", "bloomredis.cli")
@@ -517,12 +520,19 @@ def test_plan_with_shards() -> None:
     assert "shards" not in json.loads(printed("plan", *options))
 
 
-def test_info(server: Server) -> None:
-    """Info prints every field of FilterInfo, one a line."""
-    with server.client() as client:
-        known = BloomFilter(client, "known", capacity=1000, error_rate=0.01)
+@pytest.mark.parametrize("kind", KINDS)
+def test_info(any_server: Server, kind: str) -> None:
+    """Info prints the class and every field of FilterInfo, one a line, of any class."""
+    own: dict[str, Any] = {"window": 3600} if kind.startswith("Rotating") else {}
+    with any_server.client() as client:
+        known = getattr(library, kind)(client, "known", capacity=1000, error_rate=0.01, **own)
         known.add_many(range(10))
         expected = known.info()
-    text = printed("info", "known", "--url", server.url).decode()
+    text = printed("info", "known", "--url", any_server.url).decode()
     fields = dict(line.split(None, 1) for line in text.splitlines())
-    assert fields == {name: str(getattr(expected, name)) for name in expected.__dataclass_fields__}
+    layers = ", ".join(f"{layer.count} of {layer.capacity}" for layer in expected.layers) or "-"
+    wanted = {name: str(getattr(expected, name)) for name in expected.__dataclass_fields__}
+    wanted |= {"class": kind, "layers": layers}
+    assert {name: value for name, value in fields.items() if name != "ttl"} == {
+        name: value for name, value in wanted.items() if name != "ttl"
+    }

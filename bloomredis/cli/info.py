@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from bloomredis import BloomFilter
+import bloomredis
+from bloomredis import FilterMismatchError
 from bloomredis.cli.output import show
 from bloomredis.cli.server import Url, connect
+from bloomredis.header import KINDS
 
 
 def info(name: Annotated[str, typer.Argument(help="The filter's key.")], *, url: Url) -> None:
-    """Print a filter's parameters and how full it is."""
-    show(asdict(BloomFilter.open(connect(url), name).info()))
+    """Print a filter's class and parameters, and how full it is: each of its layers too."""
+    found = _opened(connect(url), name)
+    about = found.info()
+    layers = ", ".join(f"{layer.count} of {layer.capacity}" for layer in about.layers)
+    show({"class": type(found).__name__} | asdict(about) | {"layers": layers or "-"})
+
+
+def _opened(client: Any, name: str) -> Any:
+    """Open a filter of whatever class it is."""
+    refused: list[FilterMismatchError] = []
+    for kind in KINDS:
+        try:
+            return getattr(bloomredis, kind).open(client, name)
+        except FilterMismatchError as error:
+            refused.append(error)
+    raise refused[0]
