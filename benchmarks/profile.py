@@ -5,17 +5,26 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator
 from contextlib import closing, nullcontext
+from typing import Final
 
-from benchmarks import bench, profile_calls, profile_load, versions
+from benchmarks import bench, profile_calls, profile_load, profile_shared, versions
 from benchmarks.bench import Bench
 from benchmarks.meters import Meter
 from benchmarks.placing import apart
 from benchmarks.servers import DEFAULT
 from tests.servers import binaries
 
+_PARTS: Final = (
+    profile_calls.one_item,
+    profile_calls.batch,
+    profile_load.load,
+    profile_shared.cached,
+    profile_shared.tasks,
+)
+
 
 def main() -> None:
-    """Profile one-item adds, batches and loads on the servers named."""
+    """Profile one-item adds, batches, loads, the local cache and tasks on the servers named."""
     found = binaries()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description="Where the time goes.")
     parser.add_argument("server", nargs="*", help=f"one of {', '.join(sorted(found))}")
@@ -33,7 +42,7 @@ def _profile(on: Bench) -> Iterator[str]:
     about = versions.line(versions.machine(), versions.server(on.client))
     yield f"## Where the time goes: {on.name}\n\n{about}. Layout: {layout}.\n"
     with closing(Meter(on)) as meter:
-        for part in (profile_calls.one_item, profile_calls.batch, profile_load.load):
+        for part in _PARTS:
             on.clean()
             with nullcontext() if part is profile_load.load else apart(on.pids):
                 yield from _lines(part(on, meter))

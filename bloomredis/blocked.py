@@ -55,7 +55,7 @@ class Blocked:
         """What setting an item costs a server, in probes of the classic layout."""
         return 3.0 * self.blocks_per_item
 
-    @property
+    @cached_property
     def bits_per_block(self) -> int:
         """Bits that an item sets in each of its blocks."""
         return self.num_hashes // self.blocks_per_item

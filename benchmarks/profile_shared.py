@@ -1,0 +1,95 @@
+"""Where the time goes of a batch in the local cache, and of tasks that share round trips: in the client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+import bloomredis.asyncio
+from benchmarks.bench import Bench
+from benchmarks.items import strings
+from benchmarks.meters import Meter
+from benchmarks.peers import CAPACITY, RATE
+from benchmarks.profile_calls import Recorded, stages_table
+from benchmarks.raw import seconds
+from bloomredis import hashing, probes
+from bloomredis.local import Bits
+
+_BATCH: Final = 1_000
+_UNKNOWN: Final = np.arange(0, _BATCH, 20)
+_CALLS: Final = 50
+
+
+def cached(on: Bench, _: Meter) -> Iterator[str]:
+    """Profile what `local_cache` does with a batch of which 5% are new."""
+    items, layout = strings("cached", 0, _BATCH), Recorded(on, "cached").layout
+    bits, hashed = Bits(layout), probes.hashed(layout, items)
+    asked = hashed.take(_UNKNOWN)
+    stages: dict[str, Callable[[], object]] = {
+        "encode the items": lambda: hashing.encode_all(items),
+        "hash them": lambda: hashing.digests(items),
+        "hash them, and say where their bits lie": lambda: layout.hashed(items),
+        "the same as bytes and masks of a copy": lambda: probes.hashed(layout, items),
+        "look them up": lambda: hashed.places.missing(bits.array),
+        "take those that are asked about": lambda: hashed.take(_UNKNOWN),
+        "pack those": asked.probes.packed,
+        "learn those": lambda: asked.places.set(bits.array),
+    }
+    yield "### A batch of 1,000 with local_cache, 50 of them new: of the whole batch"
+    yield stages_table({name: seconds(stage, 100) for name, stage in stages.items()})
+
+
+def tasks(on: Bench, _: Meter) -> Iterator[str]:
+    """Profile tasks that add, an item a call: processor time of the client for an item."""
+    yield "### Tasks, one new item a call: client CPU of an item"
+    floor = _Floor()
+    mine = bloomredis.asyncio.BloomFilter(
+        on.aio, "tasks", capacity=CAPACITY, error_rate=RATE, layout=on.layout
+    )
+    stages = {
+        f"{number} task{'s' * (number > 1)}: {what}": min(
+            _cpu(on, call, number, round_) for round_ in range(15)
+        )
+        for number in (1, 8, 64, 256)
+        for what, call in (("add()", mine.add), ("floor: a future each, all woken together", floor.wait))
+    }
+    yield stages_table(stages)
+
+
+def _cpu(on: Bench, call: Callable[[str], Awaitable[Any]], number: int, round_: int) -> float:
+    items = strings(f"task{number}-", round_, number * _CALLS)
+
+    async def work(share: list[str]) -> None:
+        for item in share:
+            await call(item)
+
+    async def together() -> float:
+        begin = time.process_time()
+        await asyncio.gather(*(work(items[first::number]) for first in range(number)))
+        return time.process_time() - begin
+
+    return on.runner.run(together()) / len(items)
+
+
+class _Floor:
+    """What sharing takes at least: a task sleeps, and is woken with the others in the loop's next turn."""
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[bool]] = []
+
+    async def wait(self, _: str) -> bool:
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._wake)
+        future: asyncio.Future[bool] = loop.create_future()
+        self._waiting.append(future)
+        return await future
+
+    def _wake(self) -> None:
+        woken, self._waiting = self._waiting, []
+        for future in woken:
+            future.set_result(True)
