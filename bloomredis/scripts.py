@@ -15,7 +15,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-_INCLUDE = re.compile(r"^-- include: (\w+)$", re.MULTILINE)
+_INCLUDE = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)
 
 
 def directory() -> Traversable:

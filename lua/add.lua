@@ -14,6 +14,28 @@
 -- ends before the first item that is new and for which the newest layer of several has no room
 
 -- include: numbers
+-- include: format
+
+local key, identity, packed, number = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+
+-- include: usual
+if usual and KEYS[2] then
+  local kept = call('GET', KEYS[2])
+  usual = #KEYS == 2 and tonumber(number) and (not kept or (tonumber(kept:match('^%d+')) or 0) < tonumber(number))
+end
+if usual then
+  local first_item, last_item, item_bytes = 1, #packed, stride
+  -- include: set_blocks
+  local reply = count == 1 and answers[1] or table.concat(answers)
+  if added > 0 then
+    call('SETRANGE', key, IDENTITY_BYTES, write_u64(read_u64(header, IDENTITY_BYTES + 1) + added))
+    if KEYS[2] then
+      call('SET', KEYS[2], number .. ':' .. reply, 'PX', RECEIPT_MS)
+    end
+  end
+  return count == 1 and added or reply
+end
+
 -- include: header
 -- include: blocks
 -- include: counters
@@ -22,10 +44,9 @@
 -- include: receipts
 -- include: replay
 
-local identity, packed, number, earlier_number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local own = #KEYS - extra_keys(identity)
 local receipt, earlier_receipt = own >= 2 and KEYS[2], own >= 3 and KEYS[3]
-local place = read_number(ARGV[5], 0)
+local earlier_number, place = ARGV[4], read_number(ARGV[5], 0)
 
 local replayed = replay(receipt, number, earlier_receipt, earlier_number, place, own < #KEYS)
 if replayed then

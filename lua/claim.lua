@@ -10,6 +10,7 @@
 -- Reply: a string of one character an item: c (claimed), d (done, in the filter), b (busy)
 
 -- include: numbers
+-- include: format
 -- include: header
 -- include: blocks
 -- include: counters

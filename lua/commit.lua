@@ -11,6 +11,7 @@
 -- Reply: 1, or 0 if the claim is another's or gone, and then nothing was changed
 
 -- include: numbers
+-- include: format
 -- include: header
 -- include: blocks
 -- include: counters

@@ -7,13 +7,29 @@
 -- Reply: for one item 1 (there) or 0 (not there); for more a string with such a character each
 
 -- include: numbers
+-- include: format
+
+local key, identity, packed = KEYS[1], ARGV[1], ARGV[2]
+
+-- include: usual
+if usual then
+  local answers, count = {}, 0
+  for item = 1, #packed, stride do
+    local there = true
+    for at = item, item + stride - 1, PACKED_BYTES do
+      -- include: test_block
+    end
+    count = count + 1
+    answers[count] = there and '1' or '0'
+  end
+  return count == 1 and tonumber(answers[1]) or table.concat(answers)
+end
+
 -- include: header
 -- include: blocks
 -- include: counters
 -- include: items
 -- include: layers
-
-local identity, packed = ARGV[1], ARGV[2]
 
 local filter, refusal = open_layers(KEYS, identity)
 if not filter then

@@ -8,6 +8,7 @@
 -- Reply: 1, or 0 if there was nothing
 
 -- include: numbers
+-- include: format
 -- include: header
 -- include: receipts
 -- include: stack

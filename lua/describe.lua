@@ -5,6 +5,7 @@
 -- Reply: { header in hex, length of the string, time to live in ms or -1 }
 
 -- include: numbers
+-- include: format
 -- include: header
 -- include: create
 

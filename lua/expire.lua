@@ -7,6 +7,7 @@
 -- Reply: 1
 
 -- include: numbers
+-- include: format
 -- include: header
 -- include: stack
 

@@ -8,6 +8,7 @@
 -- Reply: the value of the cursor now
 
 -- include: numbers
+-- include: format
 -- include: header
 -- include: chain
 

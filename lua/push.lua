@@ -14,6 +14,7 @@
 -- need for another layer
 
 -- include: numbers
+-- include: format
 -- include: header
 -- include: create
 -- include: stack

@@ -9,6 +9,7 @@
 -- Reply: { generation in hex, zeros for none, time to live of the root in ms or -1 }
 
 -- include: numbers
+-- include: format
 -- include: header
 
 local ROOT_BYTES = 96

@@ -13,6 +13,7 @@
 -- Reply: for one item 1 (it was in) or 0 (it was not); for more a string with such a character each
 
 -- include: numbers
+-- include: format
 -- include: header
 -- include: blocks
 -- include: counters

@@ -9,6 +9,7 @@
 -- Reply: { the root in hex, or the header if it is no root, time to live in ms or -1 }
 
 -- include: numbers
+-- include: format
 -- include: header
 
 local SHARDED = 3

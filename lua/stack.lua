@@ -5,6 +5,7 @@
 -- Reply: { root in hex, time to live in ms or -1 }
 
 -- include: numbers
+-- include: format
 -- include: header
 -- include: stack
 

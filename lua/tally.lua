@@ -9,6 +9,7 @@
 -- Reply: 1
 
 -- include: numbers
+-- include: format
 -- include: header
 -- include: receipts
 

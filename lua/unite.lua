@@ -10,6 +10,7 @@
 -- Reply: the bytes that were there before, fewer at the end of a string that is shorter
 
 -- include: numbers
+-- include: format
 -- include: header
 
 local MAX_BYTES = 131072  -- some 0.5 ms

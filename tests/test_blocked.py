@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import redis
 
-from bloomredis import BloomFilter, blocked, layouts, sizing
+from bloomredis import BloomFilter, blocked, layouts, scripts, sizing
 from bloomredis.header import BLOCK_BITS
 from tests.servers import Server
 from tests.test_refusals import attach, replicated
@@ -97,6 +97,42 @@ def test_answers_are_exact(client: redis.Redis, rate: float) -> None:
         ones.update(layout.offsets(item))
     assert f.add_many(items) == news
     assert f.contains_many(range(500)) == [ones.issuperset(layout.offsets(item)) for item in range(500)]
+
+
+@pytest.mark.parametrize("rate", FEW)
+def test_a_usual_call_says_what_any_other_does(client: redis.Redis, rate: float) -> None:
+    """The short way through `add` and `contains` has the replies and the effects of the long one."""
+    BloomFilter(client, "short", capacity=100, error_rate=rate, layout="blocked").reserve()
+    client.set("long", client.getrange("short", 0, -1))
+    identity, layout = client.getrange("short", 0, 55), layouts.plan("blocked", 100, rate)
+    rng = random.Random(rate)
+
+    def replies(name: str, verb: str, *call: Any) -> Any:
+        text = scripts.load(verb).text
+        if name == "long":
+            assert text.count("\nlocal usual = ") == 1
+            text = text.replace("\nlocal usual = ", "\nlocal usual = false and ")
+        packed, *number = call
+        lane = [f"lane-{name}"] if number else []
+        try:
+            return client.eval(text, 1 + len(lane), name, *lane, identity, packed, *number)
+        except redis.ResponseError as error:
+            return str(error).partition(" script:")[0]
+
+    news = refusals = 0
+    for _ in range(200):
+        items = [b"%d" % rng.randrange(300) for _ in range(rng.choice([0, 1, 1, 2, 9]))]
+        packed = layout.pack(items) + rng.choice([b"", b"", b"", b"x", b"\xff" * layout.item_bytes])
+        number = rng.choice([(), (rng.randrange(9),), (9,), ("x",)])
+        for verb, call in (("add", (packed, *number)), ("contains", (packed,))):
+            said = replies("short", verb, *call)
+            assert said == replies("long", verb, *call)
+            refusals += isinstance(said, str)
+        assert client.getrange("short", 0, -1) == client.getrange("long", 0, -1)
+        assert client.get("lane-short") == client.get("lane-long")
+        news += said == 1
+    assert news > 10
+    assert refusals > 10
 
 
 def test_info_expects_what_the_blocks_do(any_server: Server) -> None:

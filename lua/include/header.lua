@@ -1,11 +1,6 @@
 -- Filters and their headers (FORMAT.md): read them, compare them.  Needs numbers.lua.
 -- Error replies begin with the word that bloomredis/protocol.py knows them by.
 
-local HEADER_BYTES = 64
-local IDENTITY_BYTES = 56
-local BITMAP_BYTES = 32
-local COUNTING = 4  -- a kind of filter
-
 local function hex(bytes)
   return (bytes:gsub('.', function(c) return string.format('%02x', c:byte()) end))
 end

@@ -2,8 +2,6 @@
 -- its first execution.  A receipt is 'number:reply', number being the call's in its lane.  Only the reply of a
 -- call that changed something is kept: the other ones come out the same when they are made again.
 
-local RECEIPT_MS = 120000
-
 -- The error reply for a call that has a receipt and no number, nil for any other.
 local function check_number(key, number)
   if key and not number then
