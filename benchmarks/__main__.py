@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks import batch, bench, bulk, chart, crowds, memory, report, single, streams, versions
+from benchmarks import batch, bench, bulk, chart, crowds, memory, report, sharding, single, streams, versions
 from benchmarks.bench import Bench
 from benchmarks.measure import Measuring, Workload
 from benchmarks.meters import Meter
@@ -91,6 +91,10 @@ def _measured(on: Bench, machine: dict[str, object], only: re.Pattern[str]) -> S
                 on.clean()
                 server.results[name] = memory.measured(on, name)
                 print(f"\n{report.printed(server.results[name])}", flush=True)
+        if only.search(sharding.NAME):
+            on.clean()
+            server.results[sharding.NAME] = sharding.measured(on)
+            print(f"\n{report.printed(server.results[sharding.NAME])}", flush=True)
         _replicate(on, [workload for workload in chosen if workload.replicated], probes, server)
     print(f"\n{report.printed_verdicts(server.verdicts)}", flush=True)
     return server

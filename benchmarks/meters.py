@@ -70,13 +70,13 @@ class Meter:
 
     def _cpu(self) -> float:
         try:
-            return sum(map(_scheduled, self._pids))
+            return sum(map(scheduled, self._pids))
         except FileNotFoundError:  # no Linux: the server says it less exactly
             spent = self._client.info("cpu")
             return float(spent["used_cpu_user"]) + float(spent["used_cpu_sys"])
 
 
-def _scheduled(pid: int) -> float:
-    """Seconds that all threads of a process have run, to the nanosecond, as the scheduler counts them."""
+def scheduled(pid: int) -> float:
+    """Return the seconds that all threads of a process have run: to the nanosecond, by the scheduler."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9

@@ -30,6 +30,7 @@ COLUMNS: Final[dict[str, tuple[str, Format]]] = {
     "wall µs": ("wall", _decimals(1e6, 2)),
     "client µs": ("client", _decimals(1e6, 2)),
     "server µs": ("cpu", _decimals(1e6, 2)),
+    "busiest node µs": ("busiest", _decimals(1e6, 2)),
     "bytes sent": ("sent", _decimals(1, 1)),
     "replicated": ("replicated", _decimals(1, 1)),
     "worst PING ms": ("ping", _decimals(1e3, 2)),

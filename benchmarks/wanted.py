@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks import batch, bulk, crowds, memory, single, streams
+from benchmarks import batch, bulk, crowds, memory, sharding, single, streams
 from benchmarks.bitmaps import PipelinedSetbit
 from benchmarks.measure import Result
 from benchmarks.peers import Ours, RedisBloom
@@ -180,6 +180,13 @@ WANTED: Final = (
         "16 threads: items a second of threads that do not share",
         _faster(crowds.THREADS, OURS, side=crowds.COALESCING),
         4,
+        "x",
+        True,
+    ),
+    Wanted(
+        "batches on 3 nodes: items that one server takes, by the busiest node's CPU",
+        lambda results: results[sharding.NAME].ratio("busiest", sharding.ONE, sharding.THREE),
+        1.8,
         "x",
         True,
     ),
