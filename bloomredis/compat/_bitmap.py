@@ -73,8 +73,6 @@ class Bitmap(ABC):
     """The configured false-positive rate at that many items."""
 
     name: ClassVar[str]
-    text_is_utf8: ClassVar[bool] = True
-    """Whether an ASCII str may stand for its own bytes in `pack`."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_bits <= self.max_bits():
