@@ -21,8 +21,6 @@ from bloomredis import layouts
 from bloomredis.sizing import MAX_BITS
 
 ADD_MANY: Final = "bloomredis, add_many of 1,000"
-PUBLISHED: Final = {"one by one": 2_574, "in batches": 12_000}
-"""Adds a second."""
 
 _HASHES: Final = 8
 _SAMPLE: Final = 10_000

@@ -67,11 +67,9 @@ def verdicts(server: str, results: Results) -> Iterator[Verdict]:
                 yield verdict
 
 
-def _costs(
-    workload: str, against: str, *, side: str = OURS, quantity: str = "wall"
-) -> Callable[[Results], float]:
-    """Return how many times as much a side takes as another one."""
-    return lambda results: results[workload].ratio(quantity, side, against)
+def _costs(workload: str, against: str, *, quantity: str = "wall") -> Callable[[Results], float]:
+    """Return how many times as much ours takes as another side."""
+    return lambda results: results[workload].ratio(quantity, OURS, against)
 
 
 def _faster(workload: str, against: str, *, side: str = OURS) -> Callable[[Results], float]:
@@ -79,8 +77,8 @@ def _faster(workload: str, against: str, *, side: str = OURS) -> Callable[[Resul
     return lambda results: results[workload].ratio("wall", against, side)
 
 
-def _typical(workload: str, quantity: str, scale: float = 1, side: str = OURS) -> Callable[[Results], float]:
-    return lambda results: results[workload].median(side, quantity) * scale
+def _typical(workload: str, quantity: str, scale: float = 1) -> Callable[[Results], float]:
+    return lambda results: results[workload].median(OURS, quantity) * scale
 
 
 def _worst(workload: str, quantity: str, scale: float = 1) -> Callable[[Results], float]:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
-from operator import index
-from typing import Final, SupportsIndex, TypeVar
+from typing import Final, TypeVar
 
 from bloomredis import layouts, sizing
 from bloomredis.bitmaps import ForeignLayout
@@ -68,17 +67,6 @@ def whole(capacity: int, error_rate: float, layout: str | None, kind: int) -> He
     rate = sizing.checked_error_rate(error_rate)
     sample = layouts.new_header(layout or layouts.DEFAULT, 1, rate)  # no one key has to hold it
     return replace(sample, capacity=count, kind=kind)
-
-
-def at_least(what: str, value: SupportsIndex, least: int, most: int | None = None) -> int:
-    """A whole number from `least` up to `most`."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{what} must be an int, not {type(value).__name__} {value!r}")
-    number = index(value)
-    if number < least or (most is not None and number > most):
-        limits = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{what} must be {limits}, not {number}")
-    return number
 
 
 def share(what: str, value: float) -> float:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +32,8 @@ _WORDS: Final = struct.Struct("<4I")
 _BLOCK: Final = struct.Struct("<I")
 _PACKED: Final = 36  # bytes: a block's number, and a mask of its bits
 _BITS: Final = tuple(1 << (BLOCK_BITS - 1 - position) for position in range(BLOCK_BITS))
+_ALL: Final = (0, 1 << 32)
+"""A region in which the number of a block is the word that picks it."""
 _MASKS: Final = np.frombuffer(b"".join(bit.to_bytes(32, "big") for bit in _BITS), dtype="<u8").reshape(-1, 4)
 
 
@@ -73,24 +75,17 @@ class Blocked:
         """Return the same for an item that has been encoded."""
         return [
             block * BLOCK_BITS + position
-            for block, positions in self._picks(hash_bytes(item))
+            for block, positions in _picks(hash_bytes(item), self.regions, self.bits_per_block)
             for position in positions
         ]
 
     def hashed(self, items: Sequence[str | bytes]) -> InBlocks:
         """Return the bits of many, hashed at once."""
-        words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
-        blocks = np.empty((self.blocks_per_item, len(words)), dtype=np.uint32)
-        positions = np.empty((self.num_hashes, len(words)), dtype=np.uint8)
-        bits = self.bits_per_block
+        words, positions = _all_draws(items, self.blocks_per_item, self.bits_per_block)
+        blocks = np.empty((self.blocks_per_item, len(items)), dtype=np.uint32)
         for i, (first, size) in enumerate(self.regions):
-            if i:
-                words = _all_mixed(words)
-            blocks[i] = words[:, 0] * np.uint64(size) >> np.uint64(32)
+            blocks[i] = words[i] * np.uint64(size) >> np.uint64(32)
             blocks[i] += np.uint32(first)
-            drawn = positions[i * bits : (i + 1) * bits]
-            drawn[:] = words.view(np.uint8)[:, 4 : 4 + bits].T
-            _move_all(drawn)
         return InBlocks(blocks, positions)
 
     def pack_one(self, item: bytes) -> bytes:
@@ -98,7 +93,7 @@ class Blocked:
         return b"".join(
             [
                 _BLOCK.pack(block) + sum(map(_BITS.__getitem__, positions)).to_bytes(32, "big")
-                for block, positions in self._picks(hash_bytes(item))
+                for block, positions in _picks(hash_bytes(item), self.regions, self.bits_per_block)
             ]
         )
 
@@ -108,106 +103,118 @@ class Blocked:
             self.hashed(items[start : start + AT_ONCE]).packed() for start in range(0, len(items), AT_ONCE)
         )
 
-    def _picks(self, hashed: bytes) -> Iterator[tuple[int, Sequence[int]]]:
-        """Yield each block that a digest picks, and the different positions in it."""
-        bits = self.bits_per_block
-        for i, (first, size) in enumerate(self.regions):
-            if i:
-                hashed = _WORDS.pack(*_mixed(*_WORDS.unpack(hashed)))
-            block = first + (_BLOCK.unpack_from(hashed)[0] * size >> 32)
-            positions: Sequence[int] = hashed[4 : 4 + bits]
-            yield block, positions if len(set(positions)) == bits else _moved(positions)
 
-
-def pack_one_in_all(layouts: Sequence[Blocked], item: bytes) -> bytes:
-    """Return what `pack_one` of each layout does, one after the other; what they share is done once."""
-    hashed, bits = hash_bytes(item), max(layout.bits_per_block for layout in layouts)
-    drawn: list[tuple[int, Sequence[int]]] = []
-    for region in range(max(layout.blocks_per_item for layout in layouts)):
-        if region:
-            hashed = _WORDS.pack(*_mixed(*_WORDS.unpack(hashed)))
-        positions: Sequence[int] = hashed[4 : 4 + bits]
-        drawn.append(
-            (
-                _BLOCK.unpack_from(hashed)[0],
-                positions if len(set(positions)) == bits else _moved(positions),
-            )
-        )
-    masks: dict[tuple[int, int], bytes] = {}
-    pieces: list[bytes] = []
-    for layout in layouts:
-        own = layout.bits_per_block
-        for region, (first, size) in enumerate(layout.regions):
-            word, positions = drawn[region]
-            mask = masks.get((region, own))
-            if mask is None:
-                mask = masks[region, own] = sum(map(_BITS.__getitem__, positions[:own])).to_bytes(32, "big")
-            pieces += _BLOCK.pack(first + (word * size >> 32)), mask
-    return b"".join(pieces)
-
-
-def pack_in_all(layouts: Sequence[Blocked], items: Sequence[str | bytes]) -> bytes:
-    """Return what the scripts are sent for items that are in several filters with these layouts.
+@dataclass(frozen=True)
+class BlockedLayers:
+    """Several such layouts; an item is packed for one after the other, and what they share is done once.
 
     The positions of an item's bits in its blocks are the same in all of them, as far as they go.
     """
-    words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
-    columns = [0, *accumulate(layout.blocks_per_item for layout in layouts)]
-    packed = np.empty((len(words), columns[-1], _PACKED // 4), dtype="<u4")
-    bits = max(layout.bits_per_block for layout in layouts)
-    for region in range(max(layout.blocks_per_item for layout in layouts)):
-        if region:
-            words = _all_mixed(words)
-        positions = words.view(np.uint8)[:, 4 : 4 + bits].T.copy()
-        _move_all(positions)
-        masks = np.zeros((len(words), 4), dtype="<u8")
-        for count, row in enumerate(positions, 1):
-            masks |= _MASKS.take(row, axis=0)
-            for layout, column in zip(layouts, columns, strict=False):
-                if layout.bits_per_block == count and region < layout.blocks_per_item:
-                    first, size = layout.regions[region]
-                    blocks = words[:, 0] * np.uint64(size) >> np.uint64(32)
-                    packed[:, column + region, 0] = blocks + np.uint64(first)
-                    packed[:, column + region, 1:] = masks.view("<u4")
-    return packed.tobytes()
+
+    layouts: Sequence[Blocked]
+
+    @cached_property
+    def _widest(self) -> tuple[int, int]:
+        """The most blocks an item and bits a block."""
+        regions = max(layout.blocks_per_item for layout in self.layouts)
+        return regions, max(layout.bits_per_block for layout in self.layouts)
+
+    def pack_one(self, item: bytes) -> bytes:
+        """Return what `pack_one` of each layout does."""
+        regions, bits = self._widest
+        drawn = _picks(hash_bytes(item), [_ALL] * regions, bits)
+        masks: dict[tuple[int, int], bytes] = {}
+        pieces: list[bytes] = []
+        for layout in self.layouts:
+            own = layout.bits_per_block
+            for region, (first, size) in enumerate(layout.regions):
+                word, positions = drawn[region]
+                mask = masks.get((region, own))
+                if mask is None:
+                    mask = sum(map(_BITS.__getitem__, positions[:own])).to_bytes(32, "big")
+                    masks[region, own] = mask
+                pieces += _BLOCK.pack(first + (word * size >> 32)), mask
+        return b"".join(pieces)
+
+    def pack(self, items: Sequence[str | bytes]) -> bytes:
+        """Return the blocks of all items, item after item."""
+        columns = [0, *accumulate(layout.blocks_per_item for layout in self.layouts)]
+        packed = np.empty((len(items), columns[-1], _PACKED // 4), dtype="<u4")
+        for region, (words, positions) in enumerate(zip(*_all_draws(items, *self._widest), strict=True)):
+            masks = np.zeros((len(items), 4), dtype="<u8")
+            for count, row in enumerate(positions, 1):
+                masks |= _MASKS.take(row, axis=0)
+                for layout, column in zip(self.layouts, columns, strict=False):
+                    if layout.bits_per_block == count and region < layout.blocks_per_item:
+                        first, size = layout.regions[region]
+                        blocks = words * np.uint64(size) >> np.uint64(32)
+                        packed[:, column + region, 0] = blocks + np.uint64(first)
+                        packed[:, column + region, 1:] = masks.view("<u4")
+        return packed.tobytes()
 
 
 @dataclass(frozen=True, slots=True)
 class InBlocks(Probes):
-    """Bits of the blocked layout: one row a block, and one row for each position of a bit in its block."""
+    """Bits of the blocked layout: one row a block, and in it one row for each position of a bit."""
 
     blocks: NDArray[np.uint32]
     positions: NDArray[np.uint8]
 
     def take(self, items: NDArray[np.intp]) -> InBlocks:
         """Return the bits of some of the items, by their places in the batch."""
-        return InBlocks(self.blocks.take(items, axis=1), self.positions.take(items, axis=1))
+        return InBlocks(self.blocks.take(items, axis=1), self.positions.take(items, axis=2))
 
     def rows(self) -> Sequence[NDArray[Any]]:
         """Return the blocks and the positions."""
-        return [*self.blocks, *self.positions]
+        return [*self.blocks, *chain(*self.positions)]
 
     def places(self) -> Places:
         """Return where the bits lie."""
         first = self.blocks.astype(np.intp) * (BLOCK_BITS // 8)
-        index = first[:, None] + self._by_block(self.positions >> np.uint8(3))
-        return Places(index.reshape(self.positions.shape), masks_of(self.positions))
+        at = first[:, None] + (self.positions >> np.uint8(3))
+        regions, bits, items = at.shape
+        rows = regions * bits, items
+        return Places(at.reshape(rows), masks_of(self.positions).reshape(rows))
 
     def packed(self) -> bytes:
         """Return of each item its blocks: the number as little-endian u32, then the mask."""
         regions, items = self.blocks.shape
         packed = np.empty((items, regions, _PACKED // 4), dtype="<u4")
         packed[:, :, 0] = self.blocks.T
-        for i, positions in enumerate(self._by_block(self.positions)):
+        for i, positions in enumerate(self.positions):
             masks = _MASKS.take(positions[0], axis=0)
             for row in positions[1:]:
                 masks |= _MASKS.take(row, axis=0)
             packed[:, i, 1:] = masks.view("<u4")
         return packed.tobytes()
 
-    def _by_block(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        regions, items = self.blocks.shape
-        return rows.reshape(regions, len(rows) // regions, items)
+
+def _picks(hashed: bytes, regions: Sequence[tuple[int, int]], bits: int) -> list[tuple[int, Sequence[int]]]:
+    """Return the block that a digest picks in each region, and the different positions in it."""
+    picks = []
+    for i, (first, size) in enumerate(regions):
+        if i:
+            hashed = _WORDS.pack(*_mixed(*_WORDS.unpack(hashed)))
+        block = first + (_BLOCK.unpack_from(hashed)[0] * size >> 32)
+        positions: Sequence[int] = hashed[4 : 4 + bits]
+        picks.append((block, positions if len(set(positions)) == bits else _moved(positions)))
+    return picks
+
+
+def _all_draws(
+    items: Sequence[str | bytes], regions: int, bits: int
+) -> tuple[list[NDArray[np.uint32]], NDArray[np.uint8]]:
+    """Return of many items, hashed at once, the words that pick their blocks and the positions in them."""
+    words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
+    picking = []
+    positions = np.empty((regions, bits, len(words)), dtype=np.uint8)
+    for i, drawn in enumerate(positions):
+        if i:
+            words = _all_mixed(words)
+        picking.append(words[:, 0])
+        drawn[:] = words.view(np.uint8)[:, 4 : 4 + bits].T
+        _move_all(drawn)
+    return picking, positions
 
 
 def _regions(blocks: int, regions: int) -> tuple[tuple[int, int], ...]:

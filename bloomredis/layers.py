@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, ClassVar, NoReturn, Self
 
-from bloomredis import arguments, info
+from bloomredis import arguments, info, sizing
 from bloomredis.filter import FilterOperations
 from bloomredis.hashing import Item
 from bloomredis.info import FilterInfo
@@ -85,7 +85,7 @@ class ScalingOperations(StackOperations):
     ) -> None:
         new = Scaling(
             head=arguments.whole(capacity, error_rate, layout, Scaling.kind),
-            expansion=arguments.at_least("expansion", expansion, 1),
+            expansion=sizing.positive("expansion", expansion),
             tightening_ratio=arguments.share("tightening_ratio", tightening_ratio),
         )
         stack = _stack(
@@ -137,7 +137,7 @@ class RotatingOperations(StackOperations):
         min_replicas: int = 0,
         replica_timeout: float | timedelta = 1.0,
     ) -> None:
-        cut = arguments.at_least("slices", slices, 1, MAX_SLICES)
+        cut = sizing.positive("slices", slices, MAX_SLICES)
         new = Rotating(
             head=arguments.whole(capacity, error_rate, layout, Rotating.kind),
             width=-(-1000 * arguments.milliseconds("window", window) // cut),

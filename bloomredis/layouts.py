@@ -16,7 +16,7 @@ import numpy as np
 from mmh3 import hash_bytes
 
 from bloomredis import blocked, hashing, sizing
-from bloomredis.blocked import Blocked
+from bloomredis.blocked import Blocked, BlockedLayers
 from bloomredis.hashing import Item
 from bloomredis.header import BLOCK_BITS, COUNTING, FILTER, MAX_HASHES, Header
 from bloomredis.probes import AT_ONCE, Probes, Scattered
@@ -136,15 +136,15 @@ class Stacked:
         return sum(layer.cost for layer in self.layers)
 
     @cached_property
-    def _in_blocks(self) -> tuple[Blocked, ...]:
+    def _in_blocks(self) -> BlockedLayers | None:
         """The layers, if all are in blocks."""
-        blocks = tuple(layer for layer in self.layers if isinstance(layer, Blocked))
-        return blocks if len(blocks) == len(self.layers) else ()
+        blocks = [layer for layer in self.layers if isinstance(layer, Blocked)]
+        return BlockedLayers(blocks) if len(blocks) == len(self.layers) else None
 
     def pack_one(self, item: bytes) -> bytes:
         """Return what the scripts are sent for one item."""
         if self._in_blocks:
-            return blocked.pack_one_in_all(self._in_blocks, item)
+            return self._in_blocks.pack_one(item)
         return b"".join([layer.pack_one(item) for layer in self.layers])
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
@@ -156,7 +156,7 @@ class Stacked:
 
     def _packed(self, items: Sequence[str | bytes]) -> bytes:
         if self._in_blocks:
-            return blocked.pack_in_all(self._in_blocks, items)
+            return self._in_blocks.pack(items)
         columns = [
             np.frombuffer(layer.pack(items), dtype=np.uint8).reshape(len(items), layer.item_bytes)
             for layer in self.layers

@@ -265,3 +265,8 @@ def is_silence(error: Exception) -> bool:
     """Return whether an error says that no answer came."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & _CONNECTION) and not names & _UNSENT
+
+
+def unhex(text: str | bytes) -> bytes:
+    """Return the bytes that a reply gives in hex; the client may have decoded it."""
+    return bytes.fromhex(text if isinstance(text, str) else text.decode())

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from bloomredis import layouts, protocol, scripts, shards
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.header import Header
-from bloomredis.protocol import Op, Refusal, Wait
+from bloomredis.protocol import Op, Refusal, Wait, unhex
 from bloomredis.shards import Root
 from bloomredis.stored import Arguments, Description, OnLost, Opened, StoredFilter
 from bloomredis.together import at, side_by_side, unless_failed
@@ -138,7 +138,7 @@ class StoredRoot(StoredFilter):
             place, self._call(_ROOT, arguments, None if new is None else self.wait)
         )
         try:
-            root, table = shards.parse(bytes.fromhex(text if isinstance(text, str) else text.decode()))
+            root, table = shards.parse(unhex(text))
         except ValueError as error:
             raise FilterMismatchError(f"{self.name!r} holds no sharded filter: {error}") from None
         return Found(root, table, ttl)
@@ -220,7 +220,7 @@ class StoredRoot(StoredFilter):
             )
         except protocol.Unanswered as unanswered:
             raise unanswered.__cause__ or unanswered from None
-        entry = bytes.fromhex(text if isinstance(text, str) else text.decode())
+        entry = unhex(text)
         self._table[number] = b"" if entry == _NONE else entry
         self._note(ttl)
         return self._table[number]

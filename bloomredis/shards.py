@@ -10,7 +10,6 @@ import struct
 from binascii import crc_hqx
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import index
 from typing import Final, SupportsIndex
 
 import mmh3
@@ -154,7 +153,7 @@ def plan(
 
 def checked_shards(shards: SupportsIndex) -> int:
     """Return a number of shards as an int, or raise for what is none."""
-    number = _whole("shards", shards)
+    number = sizing.integer("shards", shards)
     if not 1 <= number <= MAX_SHARDS:
         raise ValueError(f"shards must be 1 to {MAX_SHARDS}, not {number}")
     return number
@@ -162,16 +161,10 @@ def checked_shards(shards: SupportsIndex) -> int:
 
 def checked_seed(seed: SupportsIndex) -> int:
     """Return the seed of the hash that picks the shard as an int, or raise for what is none."""
-    number = _whole("seed", seed)
+    number = sizing.integer("seed", seed)
     if not 1 <= number < 1 << 32:
         raise ValueError(f"seed must be 1 to 2^32 - 1 (0 is the seed of the bits' hash), not {number}")
     return number
-
-
-def _whole(what: str, value: SupportsIndex) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{what} must be an int, not {type(value).__name__} {value!r}")
-    return index(value)
 
 
 def _default_shards(capacity: int, error_rate: float, layout: str | None) -> int:

@@ -11,6 +11,7 @@ hashes.  Sources:
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from operator import index
 from typing import SupportsIndex
 
@@ -20,18 +21,26 @@ MAX_BITS = 2**32 - HEADER_BITS
 """The most bits one filter can have: a Redis string holds 2^32 bits, and the header takes 512."""
 
 
+def integer(what: str, value: SupportsIndex) -> int:
+    """Return a whole number as an int, or raise for what is none."""
+    with suppress(TypeError):
+        if not isinstance(value, bool):
+            return index(value)
+    raise TypeError(f"{what} must be an int, not {type(value).__name__} {value!r}")
+
+
+def positive(what: str, value: SupportsIndex, most: int | None = None) -> int:
+    """Return a whole number from 1 up to `most` as an int, or raise for what is none."""
+    number = integer(what, value)
+    if number < 1 or (most is not None and number > most):
+        limits = "at least 1" if most is None else f"from 1 to {most}"
+        raise ValueError(f"{what} must be {limits}, not {number}")
+    return number
+
+
 def checked_capacity(capacity: SupportsIndex) -> int:
     """Return `capacity` as an int, or raise for what is no count of items."""
-    if isinstance(capacity, bool):
-        raise TypeError(f"capacity must be an int, not {capacity!r}")
-    try:
-        count = index(capacity)
-    except TypeError:
-        kind = type(capacity).__name__
-        raise TypeError(f"capacity must be an int, not {kind} {capacity!r}") from None
-    if count < 1:
-        raise ValueError(f"capacity must be at least 1, not {count}")
-    return count
+    return positive("capacity", capacity)
 
 
 def checked_error_rate(error_rate: float) -> float:

@@ -13,7 +13,7 @@ import struct
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from bloomredis import header, layouts
 from bloomredis.errors import FilterFullError
@@ -51,9 +51,9 @@ class Root:
     begun: tuple[int, ...] = ()
 
     @property
-    @abstractmethod
     def parameters(self) -> dict[str, object]:
         """The parameters that the caller gave, which have to be those that are stored."""
+        return {"capacity": self.head.capacity, "error_rate": self.head.error_rate}
 
     @abstractmethod
     def _numbers(self) -> tuple[bytes, int]:
@@ -61,8 +61,8 @@ class Root:
 
     @classmethod
     @abstractmethod
-    def _made(cls, head: Header, first: bytes, second: int, newest: int, begun: tuple[int, ...]) -> Self:
-        """Return the root with those fields."""
+    def _read(cls, first: bytes, second: int) -> dict[str, Any]:
+        """Return what only this kind has, from those fields."""
 
     @abstractmethod
     def planned(self, number: int) -> Header:
@@ -84,7 +84,7 @@ class Root:
         begun = tuple(time for (time,) in _TIME.iter_unpack(data[HEADER_BYTES + _TAIL.size :]))
         if not 0 < len(begun) <= newest + 1:
             raise ValueError(f"it has {len(begun)} layers, of which the newest is number {newest}")
-        return cls._made(head, first, second, newest, begun)
+        return cls(head=head, newest=newest, begun=begun, **cls._read(first, second))
 
     @property
     def numbers(self) -> range:
@@ -134,23 +134,18 @@ class Scaling(Root):
     @property
     def parameters(self) -> dict[str, object]:
         """What has to be as it is stored."""
-        head = self.head
-        return {
-            "capacity": head.capacity,
-            "error_rate": head.error_rate,
-            "expansion": self.expansion,
-            "tightening_ratio": self.tightening_ratio,
-        }
+        own = {"expansion": self.expansion, "tightening_ratio": self.tightening_ratio}
+        return super().parameters | own
 
     def _numbers(self) -> tuple[bytes, int]:
         return _RATE.pack(self.tightening_ratio), self.expansion
 
     @classmethod
-    def _made(cls, head: Header, first: bytes, second: int, newest: int, begun: tuple[int, ...]) -> Self:
+    def _read(cls, first: bytes, second: int) -> dict[str, Any]:
         (ratio,) = _RATE.unpack(first)
         if not 0 < ratio < 1 or second < 1:
             raise ValueError(f"it has tightening_ratio {ratio} and expansion {second}")
-        return cls(head=head, newest=newest, begun=begun, expansion=second, tightening_ratio=ratio)
+        return {"expansion": second, "tightening_ratio": ratio}
 
     def planned(self, number: int) -> Header:
         """Return the header of the layer with that number: larger and stricter than the one before."""
@@ -175,23 +170,17 @@ class Rotating(Root):
     @property
     def parameters(self) -> dict[str, object]:
         """What has to be as it is stored."""
-        head = self.head
-        return {
-            "capacity": head.capacity,
-            "error_rate": head.error_rate,
-            "window": self.width * self.slices / 1e6,
-            "slices": self.slices,
-        }
+        return super().parameters | {"window": self.width * self.slices / 1e6, "slices": self.slices}
 
     def _numbers(self) -> tuple[bytes, int]:
         return _TIME.pack(self.width), self.slices
 
     @classmethod
-    def _made(cls, head: Header, first: bytes, second: int, newest: int, begun: tuple[int, ...]) -> Self:
+    def _read(cls, first: bytes, second: int) -> dict[str, Any]:
         (width,) = _TIME.unpack(first)
         if not 0 < width < 2**52 or not 0 < second <= MAX_SLICES:
             raise ValueError(f"it has {second} slices of {width} microseconds")
-        return cls(head=head, newest=newest, begun=begun, width=width, slices=second)
+        return {"width": width, "slices": second}
 
     def planned(self, number: int) -> Header:  # noqa: ARG002 - they are all alike
         """Return the header of a layer.

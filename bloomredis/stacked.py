@@ -19,7 +19,7 @@ from bloomredis import header, layouts, protocol, scripts
 from bloomredis.errors import FilterFullError, FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.header import HEADER_BYTES, KINDS
 from bloomredis.layouts import Packing, Stacked
-from bloomredis.protocol import Op, Refusal, Wait
+from bloomredis.protocol import Op, Refusal, Wait, unhex
 from bloomredis.receipts import beside
 from bloomredis.stack import PARAMETERS_BYTES, Root
 from bloomredis.stored import LOSSES, Arguments, Description, Missed, OnLost, Opened, Outdated
@@ -91,7 +91,7 @@ class StoredStack(Missed):
                     raise self.explained(refusal) from refusal
             else:
                 lifetime = ttl / 1000 if ttl >= 0 else None
-                described.append(Description(key, header.parse(_unhex(text)), size, HEADER_BYTES, lifetime))
+                described.append(Description(key, header.parse(unhex(text)), size, HEADER_BYTES, lifetime))
         return described
 
     def _look(self) -> Op[None]:
@@ -195,7 +195,7 @@ class StoredStack(Missed):
 
     def _parsed(self, text: str | bytes) -> Root:
         try:
-            root = self._made.parse(_unhex(text))
+            root = self._made.parse(unhex(text))
         except ValueError as error:
             raise FilterMismatchError(
                 f"{self.name!r} is no filter that this release can use: {error}"
@@ -234,7 +234,3 @@ def _described(root: Root) -> tuple[Packing, bytes]:
 def _renewed(root: Root) -> Root:
     """Return a root of another generation."""
     return replace(root, head=replace(root.head, generation=os.urandom(8)))
-
-
-def _unhex(text: str | bytes) -> bytes:
-    return bytes.fromhex(text if isinstance(text, str) else text.decode())

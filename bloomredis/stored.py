@@ -23,7 +23,7 @@ from bloomredis.errors import (
 )
 from bloomredis.header import KINDS, Header
 from bloomredis.layouts import Layout, Packing
-from bloomredis.protocol import Op, Refusal, Wait
+from bloomredis.protocol import Op, Refusal, Wait, unhex
 
 OnLost = str | Callable[[FilterLostError], object]
 Arguments = Sequence[bytes | int | str]
@@ -352,7 +352,7 @@ class StoredFilter(Missed):
         """Make sense of a description, or raise `FilterMismatchError`."""
         text, size, ttl = reply
         try:
-            head = header.parse(bytes.fromhex(text if isinstance(text, str) else text.decode()), self._kind)
+            head = header.parse(unhex(text), self._kind)
         except ValueError as error:
             raise FilterMismatchError(f"{self.name!r} is no filter that can be used here: {error}") from None
         if size != head.size_bytes:

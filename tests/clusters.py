@@ -31,14 +31,14 @@ OPTIONS = (
 )
 
 
-def wait_until(what: str, condition: Callable[[], object], patience: float = PATIENCE) -> None:
+def wait_until(what: str, condition: Callable[[], object]) -> None:
     """Poll a condition, to which a node that does not answer does not measure up."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     while True:
         with suppress(redis.ConnectionError, redis.ResponseError):
             if condition():
                 return
-        assert time.monotonic() < deadline, f"it did not come to pass in {patience} s that {what}"
+        assert time.monotonic() < deadline, f"it did not come to pass in {PATIENCE} s that {what}"
         time.sleep(0.02)  # polling a condition, with a deadline
 
 

@@ -105,12 +105,12 @@ def keys(server: Server) -> list[str]:
         return list(client.scan_iter())
 
 
-def log(seed: int = 0, count: int = 30_000) -> bytes:
+def log(seed: int = 0) -> bytes:
     """Return a log of client addresses and what they asked for, with all that logs have of oddities."""
     rng = random.Random(seed)
     clients = [f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}" for _ in range(3000)]
     parts = []
-    for _ in range(count):
+    for _ in range(30_000):
         client = rng.choice(clients) + rng.choice(["", "", "\xe9", "\xff\xfe"])
         gap = rng.choice([" ", " ", "\t", " \t "])
         rest = f"-{gap}[{rng.randrange(1000)}]{gap}/page/{rng.randrange(500)}{gap}{rng.randrange(9)}{gap}"

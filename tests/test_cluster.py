@@ -66,9 +66,9 @@ def client(nodes: Cluster) -> Iterator[Any]:
         yield made
 
 
-def away(nodes: Cluster, key: str = "seen") -> Node:
-    """Return a primary that does not serve a key."""
-    return next(node for node in nodes.primaries() if node is not nodes.primary_of(key))
+def away(nodes: Cluster) -> Node:
+    """Return a primary that does not serve the key."""
+    return next(node for node in nodes.primaries() if node is not nodes.primary_of("seen"))
 
 
 @pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])

@@ -455,6 +455,16 @@ def test_a_chain_has_one_winner_for_each_item(server: Server) -> None:
         assert all(CHAIN.num_bits / 2 < size <= CHAIN.num_bits / 2 + CHAIN.num_hashes for size in sizes[:-1])
 
 
+def test_a_bitmap_of_the_chain_is_full_past_one_half(client: redis.Redis) -> None:
+    """Half of the bits are not more than half."""
+    client.set("bloomfilter-0", b"\xff" * (CHAIN.num_bits // 16))
+    f = BloomFilter(client, "bloomfilter", layout=CHAIN)
+    assert f.add_many(["first"]) == [True]
+    assert not client.exists("cursor")
+    assert f.add_many(["second"]) == [True]
+    assert client.get("cursor") == b"1"
+
+
 def test_a_load_into_a_chain_grows_it(bloom: Any, client: redis.Redis) -> None:
     """A batch that would be dense in one bitmap goes probe by probe; no copy is taken of several."""
     f = bloom(client, "bloomfilter", layout=CHAIN)

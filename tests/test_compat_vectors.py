@@ -367,8 +367,8 @@ def test_an_empty_batch_is_empty(layout: Bitmap) -> None:
 
 @NAMED
 def test_mixed_batches(layout: Bitmap) -> None:
-    """ASCII text and bytes stand for themselves side by side, where a layout says so."""
-    if layout.text_is_utf8:
+    """ASCII text and bytes stand for themselves side by side, unless text is hashed as UTF-16."""
+    if layout.name != "redis_template":
         assert layout.pack(["a", b"b"]) == layout.pack([b"a", "b"]) == layout.pack([b"a", b"b"])
 
 
@@ -442,12 +442,6 @@ def test_the_keys_of_each_system() -> None:
     redisson = compat.redisson(10, 0.1)
     assert redisson.config_key("seen") == "{seen}:config"
     assert redisson.config_key("a{seen}") == "a{seen}:config"
-
-
-def test_a_bitmap_of_the_chain_is_full_past_one_half() -> None:
-    """Half of the bits are not more than half."""
-    chain = compat.redis_bitmaps(10, 0.1)
-    assert (chain.is_full(chain.num_bits // 2), chain.is_full(chain.num_bits // 2 + 1)) == (False, True)
 
 
 def test_redissons_config() -> None:

@@ -48,9 +48,9 @@ def make(bloom: Any, client: Any, name: str = "seen", **options: Any) -> Any:
     return bloom(client, name, kind="CountingBloomFilter", **options)
 
 
-def stored_counters(client: Any, name: str = "seen") -> dict[int, int]:
+def stored_counters(client: Any) -> dict[int, int]:
     """Return the counters that are not 0, by their numbers."""
-    pairs: bytes = client.getrange(name, header.HEADER_BYTES, -1)
+    pairs: bytes = client.getrange("seen", header.HEADER_BYTES, -1)
     values = [half for pair in pairs for half in (pair >> 4, pair & 15)]
     return {number: value for number, value in enumerate(values) if value}
 

@@ -19,13 +19,13 @@ VECTORS = json.loads((Path(__file__).parent / "vectors" / "stacks.json").read_te
 KINDS: dict[str, Any] = {"scaling": Scaling, "rotating": Rotating}
 
 
-def scaling(capacity: int = 1000, error_rate: float = 1e-3, ratio: float = 0.5) -> Scaling:
-    head = arguments.whole(capacity, error_rate, None, Scaling.kind)
+def scaling(ratio: float = 0.5) -> Scaling:
+    head = arguments.whole(1000, 1e-3, None, Scaling.kind)
     return Scaling(head=head, expansion=2, tightening_ratio=ratio).complete()
 
 
-def rotating(capacity: int = 1000, error_rate: float = 1e-3, slices: int = 4) -> Rotating:
-    head = arguments.whole(capacity, error_rate, None, Rotating.kind)
+def rotating(capacity: int = 1000, slices: int = 4) -> Rotating:
+    head = arguments.whole(capacity, 1e-3, None, Rotating.kind)
     return Rotating(head=head, width=500_000, slices=slices).complete()
 
 

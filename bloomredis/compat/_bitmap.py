@@ -11,8 +11,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import index
-from typing import ClassVar, Final, SupportsIndex, cast
+from typing import ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,15 +40,6 @@ def remainders(numbers: NDArray[np.uint64], divisor: int) -> NDArray[np.uint64]:
     quotients *= np.uint64(divisor)
     numbers -= quotients
     return numbers
-
-
-def whole(what: str, value: SupportsIndex) -> int:
-    """Return a number of bits, hashes and the like as an int, or raise for what is none of at least 1."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{what} must be an int, not {type(value).__name__} {value!r}")
-    if index(value) < 1:
-        raise ValueError(f"{what} must be at least 1, not {index(value)}")
-    return index(value)
 
 
 def half_full(num_bits: int, num_hashes: int) -> tuple[int, float]:
@@ -83,8 +73,6 @@ class Bitmap(ABC):
     """The configured false-positive rate at that many items."""
 
     name: ClassVar[str]
-    text_is_utf8: ClassVar[bool] = True
-    """Whether an ASCII str may stand for its own bytes in `pack`."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_bits <= self.max_bits():

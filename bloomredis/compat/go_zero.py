@@ -10,8 +10,9 @@ from typing import ClassVar, Final, SupportsIndex
 
 from mmh3 import hash64
 
+from bloomredis import sizing
 from bloomredis.compat import _murmur3
-from bloomredis.compat._bitmap import Bitmap, half_full, remainders, whole
+from bloomredis.compat._bitmap import Bitmap, half_full, remainders
 
 PROBES: Final = 14
 _SUFFIXES: Final = tuple(bytes([i]) for i in range(PROBES))
@@ -55,6 +56,6 @@ def go_zero(bits: SupportsIndex) -> GoZero:
     as many items as set half the bits, and 2^-14 then.  Raises `ValueError` for less than 1 or more than
     2^32 bits.
     """
-    num_bits = whole("bits", bits)
+    num_bits = sizing.positive("bits", bits)
     capacity, error_rate = half_full(num_bits, PROBES)
     return GoZero(num_bits=num_bits, num_hashes=PROBES, capacity=capacity, error_rate=error_rate)

@@ -17,7 +17,7 @@ from mmh3 import hash64
 
 from bloomredis import sizing
 from bloomredis.compat import _java, _longs
-from bloomredis.compat._bitmap import MAX_BITS, half_full, remainders, reversed_bits, whole
+from bloomredis.compat._bitmap import MAX_BITS, half_full, remainders, reversed_bits
 from bloomredis.hashing import Item
 
 STRATEGIES: Final = ("MITZ_32", "MITZ_64")
@@ -114,7 +114,9 @@ def guava(
     """
     count = 0 if type(capacity) is int and capacity == 0 else sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
-    hashes = num_hashes_from_size(count, rate) if num_hashes is None else whole("num_hashes", num_hashes)
+    hashes = (
+        num_hashes_from_size(count, rate) if num_hashes is None else sizing.positive("num_hashes", num_hashes)
+    )
     return Guava(
         num_bits=num_bits(count, rate),
         num_hashes=hashes,

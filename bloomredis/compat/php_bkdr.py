@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import ClassVar, Final, SupportsIndex
 from zlib import crc32
 
-from bloomredis.compat._bitmap import MAX_BITS, Bitmap, half_full, whole
+from bloomredis import sizing
+from bloomredis.compat._bitmap import MAX_BITS, Bitmap, half_full
 
 _MASK: Final = 0x7FFFFFFF
 _MAX_PHP_INT: Final = 2**63 - 1
@@ -120,10 +121,10 @@ def php_bkdr(
     it is not what v3 computes from the rest.  PHP is told no capacity: `capacity` and `error_rate` of the
     layout are what so many hashes are best for, as many items as set half the bits.
     """
-    bits, hashes = whole("num_bits", num_bits), whole("num_hashes", num_hashes)
+    bits, hashes = sizing.positive("num_bits", num_bits), sizing.positive("num_hashes", num_hashes)
     if servers is not None and not servers:
         raise ValueError("servers must have at least one server; leave it out for one bitmap")
-    keys = None if partitions is None else whole("partitions", partitions)
+    keys = None if partitions is None else sizing.positive("partitions", partitions)
     if keys is None and servers is not None:
         keys = num_partitions(bits, len(servers))
     capacity, error_rate = half_full(bits, hashes)

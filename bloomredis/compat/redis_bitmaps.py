@@ -38,10 +38,6 @@ class RedisBitmaps(Mitz64):
         """
         return "cursor"
 
-    def is_full(self, ones: int) -> bool:
-        """Return whether a bitmap with so many bits set is followed by the next one."""
-        return 2 * ones > self.num_bits
-
 
 def optimal_num_bits(capacity: int, error_rate: float) -> int:
     """Bits before rounding: (long) (-n ln p / (ln 2)^2)."""

@@ -45,7 +45,6 @@ class RedisTemplate(Bitmap):
     """
 
     name: ClassVar[str] = "redis_template"
-    text_is_utf8: ClassVar[bool] = False
 
     def encode(self, item: Item) -> bytes:
         """Return UTF-16 of a str, of the decimal text of an int, and of the text whose UTF-8 bytes are given.
