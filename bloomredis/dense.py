@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bloomredis import bulk, protocol, scripts
 from bloomredis.blocked import Blocked
-from bloomredis.errors import FilterLostError, ServerRefusedError
+from bloomredis.errors import FilterLostError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.layouts import Layout
 from bloomredis.probes import Probes
 from bloomredis.protocol import Op, Reply, Unanswered
@@ -143,7 +143,7 @@ class Round:
         try:
             found: bytes = yield from self._stored.run(_READ, self._opened, (first, count))
         except Unanswered as unanswered:
-            raise unanswered.__cause__ or unanswered from None
+            raise unanswered.__cause__ or self._unknown(unanswered) from None
         return found
 
     def _add_by_probes(self, items: Indices) -> Op[Indices]:
@@ -163,12 +163,15 @@ class Round:
         try:
             reply: Reply = yield from self._stored.run(script, self._opened, (*arguments, call), (lane.key,))
         except Unanswered as unanswered:
-            raise unanswered.public(self._stored.name, "ask again for the rest of the batch") from unanswered
+            raise self._unknown(unanswered) from unanswered
         except ServerRefusedError as refused:
             if refused.word in protocol.DEFINITE:
                 self._owed.pop()
             raise
         return reply
+
+    def _unknown(self, unanswered: Unanswered) -> OutcomeUnknownError:
+        return unanswered.public(self._stored.name, "ask again for the rest of the batch")
 
 
 def _segments(probes: Probes) -> Iterator[tuple[int, Indices]]:

@@ -16,7 +16,7 @@
 -- include: header
 -- include: receipts
 
-local MAX_BYTES = 131072  -- some 0.3 ms
+local MAX_BYTES = 131072  -- some 1 ms
 
 local key, receipt, identity, number = KEYS[1], KEYS[2], ARGV[1], ARGV[6]
 local first, found, wanted, added = read_number(ARGV[2], 0), ARGV[3], ARGV[4], read_number(ARGV[5], 1)

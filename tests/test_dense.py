@@ -30,7 +30,7 @@ from tests.losing import losing
 from tests.racing import race_processes, race_threads, winners
 from tests.servers import Server
 from tests.test_receipts import Losing
-from tests.test_refusals import attach, replicated
+from tests.test_refusals import _describe, attach, replicated
 
 ITEMS = [f"item-{i}" for i in range(3000)]
 MIXED = random.Random(1).choices(ITEMS, k=3000)  # some twice and more, a third of ITEMS not at all
@@ -137,6 +137,19 @@ def test_bits_are_no_text(bloom: Any, min_replicas: int) -> None:
         for f in (BloomFilter(client, "seen", **options), ShardedBloomFilter(client, "shards", **options)):
             assert f.add_many(ITEMS) == [True] * 3000
             assert f.add_many(ITEMS) == [False] * 3000
+
+
+def test_a_batch_waits_for_replicas(bloom: Any) -> None:
+    """With none it is interrupted before anything is written, and asked again with one it is all new."""
+    with replicated() as (primary, replica), primary.client() as client, replica.client() as other:
+        make(client).reserve()
+        f = bloom(client, "seen", min_replicas=1, replica_timeout=0.1, layout="blocked")
+        f._operations._stored._accept(f._operations._stored.read(_describe(client)).header)
+        with pytest.raises(BatchInterruptedError, match="0 of 1 replicas"):
+            f.add_many(ITEMS)
+        attach(primary, replica)
+        assert f.add_many(ITEMS) == [True] * 3000
+        assert other.getrange("seen", 64, -1) == client.getrange("seen", 64, -1)
 
 
 # -- what is sent
