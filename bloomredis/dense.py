@@ -6,7 +6,8 @@ So each item is decided in one atomic step, as always, provided that all of its 
 
 The answers come segment by segment and not in the order of the batch, so they are handed out when the
 last is known.  Until then every call keeps its lane.  Where the batch stops on its way, the new items of
-all calls that were sent are in doubt (`receipts`), executed or not, and whoever asks again gets the answers.
+all calls that were sent are owed their answers (`receipts`), and whoever asks again gets them: from this
+process where they came, from the server where they did not.
 """
 
 from __future__ import annotations
@@ -49,11 +50,12 @@ Indices = NDArray[np.intp]
 
 
 class Sent(NamedTuple):
-    """A call whose answers were not handed out yet: the items that it calls new, or may."""
+    """A call whose answers were not handed out yet: its items, and what it told of them, if it did."""
 
     lane: Lane
     call: int
     items: Sequence[str | bytes]
+    told: Sequence[bool] | None = None
 
 
 def items_of_round(opened: Opened, left: int) -> int:
@@ -116,7 +118,7 @@ class Round:
             raise
         except (Exception, GeneratorExit):
             for sent in self._owed:
-                self._receipts.doubt(sent.items, sent.lane.name, sent.call)
+                self._receipts.doubt(sent.items, sent.lane.name, sent.call, sent.told)
             raise
         for sent in self._owed:
             self._receipts.give_back(sent.lane)
@@ -134,6 +136,7 @@ class Round:
             if not _are_dense(len(new), self._opened.bitmap, len(piece)):
                 break
             if (yield from self._send(_SWAP, (first, found, piece.tobytes(), len(new)), new)):
+                self._note([True] * len(new))
                 return new
             self._receipts.give_back(self._owed.pop().lane)
         return (yield from self._add_by_probes(new))
@@ -152,7 +155,7 @@ class Round:
         for start in range(0, len(items), self._opened.items):
             some = items[start : start + self._opened.items]
             reply = yield from self._send(_ADD, (self._probes.take(some).packed(),), some)
-            told += protocol.flags_of(reply)
+            told += self._note(protocol.flags_of(reply))
         return items[told]
 
     def _send(self, script: scripts.Script, arguments: Arguments, items: Indices) -> Op[Reply]:
@@ -169,6 +172,11 @@ class Round:
                 self._owed.pop()
             raise
         return reply
+
+    def _note(self, told: list[bool]) -> list[bool]:
+        """Keep what the last call told of its items."""
+        self._owed[-1] = self._owed[-1]._replace(told=told)
+        return told
 
     def _unknown(self, unanswered: Unanswered) -> OutcomeUnknownError:
         return unanswered.public(self._stored.name, "ask again for the rest of the batch")

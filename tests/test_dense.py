@@ -295,6 +295,20 @@ def test_a_call_without_an_answer(watched: Meddling, steps: int, fate: str) -> N
     assert f.info().count == sum(told)
 
 
+def test_only_a_call_without_an_answer_is_asked_about(watched: Meddling) -> None:
+    """What the others told is remembered here: a batch of many is not asked about item by item."""
+    f = make(watched)
+    f.reserve()
+    watched.lose = ["answer"] * 3 + ["lost"]
+    with pytest.raises(BatchInterruptedError):
+        f.add_many(ITEMS)
+    second = len(watched.sent)
+    assert f.add_many(ITEMS) == [True] * 3000
+    told_of_first = len(of_the_first_segment(f))
+    assert watched.verbs[second:].count("add") < 3000 - told_of_first
+    assert f.info().count == 3000
+
+
 def test_nothing_is_in_doubt_before_the_first_swap(watched: Meddling) -> None:
     """The client's own error says that the first segment was not read."""
     f = make(watched)
