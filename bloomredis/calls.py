@@ -113,9 +113,10 @@ class Calls:
         opened = self._stored.opened or (yield from self._stored.open())
         if len(items) - first >= dense.FEWEST_ITEMS and (count := self._dense(opened, len(items) - first)):
             some = items[first : first + count]
-            bits = _hashed(opened, some, first, hashed)
-            together = dense.Round(self._stored, self._receipts, opened, items=some, probes=bits, owed=owed)
-            answers += yield from together.add()
+            probes = _hashed(opened, some, first, hashed)
+            answers += yield from dense.Round(
+                self._stored, self._receipts, opened, items=some, probes=probes, owed=owed
+            ).add()
             return
         packed, size = _packed(opened, items, first, hashed), opened.layout.item_bytes
         last = first + len(packed) // size
