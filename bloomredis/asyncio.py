@@ -111,7 +111,7 @@ async def _execute(client: AsyncClient, step: Step) -> Any:
         return await client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
     pipe = client.pipeline(transaction=False)
     for command in step:
-        pipe.execute_command(*command)
+        pipe.execute_command(*command, NEVER_DECODE=True)
     return await pipe.execute(raise_on_error=False)
 
 
@@ -168,7 +168,7 @@ async def _learn(client: Any, act: clusters.Learn) -> None:
 
 async def _send(act: clusters.Send) -> list[Any]:
     if len(act.commands) == 1:
-        return [await act.node.execute_command(*act.commands[0])]
+        return [await act.node.execute_command(*act.commands[0], NEVER_DECODE=True)]
     queued = [_Queued(command) for command in act.commands]
     await act.node.execute_pipeline(queued)
     return [each.result for each in queued]
@@ -179,7 +179,7 @@ class _Queued:
 
     def __init__(self, command: Command) -> None:
         self.args = command
-        self.kwargs: dict[str, Any] = {}
+        self.kwargs: dict[str, Any] = {"NEVER_DECODE": True}
         self.result: Any = None
 
 

@@ -94,7 +94,7 @@ def _execute(client: SyncClient, step: Step) -> Any:
         return client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
     pipe = client.pipeline(transaction=False)
     for command in step:
-        pipe.execute_command(*command)
+        pipe.execute_command(*command, NEVER_DECODE=True)
     return pipe.execute(raise_on_error=False)
 
 
@@ -136,7 +136,7 @@ def _act(client: Any, act: clusters.Act) -> Any:
     if isinstance(act, clusters.Send):
         connect = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
         if len(act.commands) == 1:
-            return [connect(act.node).execute_command(*act.commands[0])]
+            return [connect(act.node).execute_command(*act.commands[0], NEVER_DECODE=True)]
         return _execute(connect(act.node), act.commands)
     if isinstance(act, clusters.SendAll):
         return _at_once([partial(_act, client, send) for send in act.sends])

@@ -62,6 +62,9 @@ connection, in one round trip, answered with a list of replies in which errors s
 Op = Generator[Step, Any, T]
 """An operation that ends with a T."""
 
+Reply = bytes | str | int
+"""What add and contains reply: a number for one item, a string of '0' and '1' for more."""
+
 
 class Refusal(Exception):  # noqa: N818 - it is turned into a public error before a caller can see it
     """A script's own refusal: `word` says which, `detail` is what it adds."""
@@ -259,6 +262,14 @@ def explained(error: Exception) -> Exception:
     if is_silence(error):
         return Unanswered(str(error))
     return error
+
+
+def flags_of(reply: Reply) -> list[bool]:
+    """Return the answers that a reply stands for."""
+    if isinstance(reply, int):
+        return [reply == 1]
+    text = reply.encode() if isinstance(reply, str) else reply
+    return [answer == 49 for answer in text]  # 49 is "1"
 
 
 def is_silence(error: Exception) -> bool:

@@ -108,6 +108,23 @@ def test_claims(client: Any, bloom: Any, options: dict[str, Any]) -> None:
         bloom.wait(claims[1].commit())
 
 
+@pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
+def test_a_dense_batch(nodes: Cluster, options: dict[str, Any]) -> None:
+    """Its bits are read as they are by clients that decode replies."""
+
+    async def main() -> list[bool]:
+        async with redis.asyncio.RedisCluster(**nodes.at, decode_responses=True) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SMALL, **options)
+            return await f.add_many(range(1000, 3000))
+
+    with nodes.client(decode_responses=True) as client:
+        f = BloomFilter(client, "seen", **SMALL, **options)
+        assert f.add_many(range(2000)) == [True] * 2000
+        assert asyncio.run(main()) == [False] * 1000 + [True] * 1000
+        assert f.load(range(4000)) == 4000
+        assert f.info().count == 4000
+
+
 def test_a_pipeline(client: Any) -> None:
     """Queued calls of two filters are answered at their places, also when the scripts were flushed."""
     filters = [BloomFilter(client, name, **SMALL) for name in NAMES[:2]]
