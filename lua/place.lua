@@ -7,6 +7,8 @@
 --
 -- Reply: 1, or 0 if the name is taken, and then nothing was changed
 
+-- include: numbers
+-- include: format
 -- include: receipts
 
 local key, written, receipt, number = KEYS[1], KEYS[2], KEYS[3], ARGV[1]

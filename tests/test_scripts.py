@@ -47,6 +47,15 @@ def test_no_globals(verb: str, *, layered: bool) -> None:
         assert not re.match(r"(?!local |for )(function|[A-Za-z_][\w, ]*=[^=])", line)
 
 
+@pytest.mark.parametrize("layered", [False, True])
+@pytest.mark.parametrize("verb", VERBS)
+def test_constants_are_defined_before_they_are_used(verb: str, *, layered: bool) -> None:
+    """A script includes what it needs: an unknown name would be nil until it is met."""
+    code = re.sub(r"--.*|'[^']*'", "", scripts.load(verb, layered=layered).text)
+    for name in set(re.findall(r"(?<![\w.])[A-Z][A-Z_]+\b", code)) - {"KEYS", "ARGV"}:
+        assert re.search(rf".*\b{name}\b", code)[0].startswith("local ")  # type: ignore[index]  # it was found
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_include_is_resolved(verb: str) -> None:
     """What a script needs is in it, once."""
