@@ -186,8 +186,6 @@ class FilterOperations:
         """
         place = None if token is None else parse_token(token)
         encoded = self.encode(item)
-        if place is None and self._known(encoded):
-            return False
         sent = time.monotonic()
         new = yield from self._calls.add_one(encoded, place)
         if self._cache is not None:
@@ -200,8 +198,6 @@ class FilterOperations:
         One round trip.
         """
         encoded = self.encode(item)
-        if self._known(encoded):
-            return True
         sent = time.monotonic()
         there = yield from self._calls.test_one(encoded)
         if self._cache is not None:
@@ -330,15 +326,12 @@ class FilterOperations:
     # -- the local cache
 
     def known(self, item: Item) -> bool:
-        """Return whether the local cache says that an item is in the filter."""
-        return self._cache is not None and self._known(self.encode(item))
-
-    def _known(self, encoded: bytes) -> bool:
+        """Return whether the local cache says that an item is in the filter: then there is nothing to ask."""
         # An item whose call was not answered is owed the answer of that call.
         return (
             self._cache is not None
             and not self._receipts.in_doubt
-            and self._cache.has(self._stored.opened, encoded)
+            and self._cache.has(self._stored.opened, self.encode(item))
         )
 
     def _unknown(self, cache: LocalCache, encoded: Sequence[str | bytes]) -> Op[tuple[Hashed, list[int]]]:
