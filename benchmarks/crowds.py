@@ -29,7 +29,7 @@ def tasks_of(number: int) -> str:
 
 def workloads(*, quick: bool) -> Iterator[Workload]:
     """Yield the workloads."""
-    for number, calls in ((1, 200), (64, 20), (256, 10)):
+    for number, calls in ((1, 200), (64, 100), (256, 40)):
         yield Workload(
             name=tasks_of(number),
             items=partial(_items, count=number * (calls // 4 if quick else calls)),
