@@ -37,7 +37,8 @@ elseif filter.first_bit == 0 or filter.cell_bits > 1 then
   return redis.error_reply('BLOOMARGUMENT only a filter with a header, of bits, is written piece by piece')
 elseif not first or not added or not wanted or #wanted < 1 or #wanted > MAX_BYTES or #found > #wanted
   or added > #wanted * 8 or first + #wanted > math.ceil(read_u64(filter.header, 17) / 8) then
-  return redis.error_reply('BLOOMARGUMENT the piece is empty, too long, or lies outside the filter, or too many items are new')
+  return redis.error_reply('BLOOMARGUMENT the piece is empty, too long, or lies outside the filter, or too many items'
+    .. ' are new')
 end
 
 local start = filter.first_bit / 8 + first
