@@ -17,7 +17,7 @@ from bloomredis.hashing import Encoder
 from bloomredis.header import Header
 from bloomredis.layouts import Layout
 from bloomredis.protocol import Op, Refusal, Wait
-from bloomredis.stored import Arguments, Description, Opened, Stored
+from bloomredis.stored import Arguments, Description, Opened, Stored, lifetime
 
 _CONFIGURE: Final = scripts.load("configure")
 _DESCRIPTION: Final = struct.Struct(">6sBBBB6sQQ")
@@ -97,7 +97,7 @@ class StoredBitmap(Stored):
                 raise self.explained(meaning) if isinstance(meaning, Refusal) else meaning
         sizes = zip(replies[::2], replies[1::2], strict=True)
         return [
-            Description(key, _header(layout), size, 0, ttl / 1000 if ttl >= 0 else None)
+            Description(key, _header(layout), size, 0, lifetime(ttl))
             for (key, layout), (size, ttl) in zip(self.layers, sizes, strict=True)
         ]
 

@@ -24,7 +24,7 @@ from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFou
 from bloomredis.header import Header
 from bloomredis.protocol import Op, Refusal, Wait, unhex
 from bloomredis.shards import Root
-from bloomredis.stored import Arguments, Description, OnLost, Opened, StoredFilter
+from bloomredis.stored import Arguments, Description, OnLost, Opened, StoredFilter, lifetime
 from bloomredis.together import at, side_by_side, unless_failed
 
 T = TypeVar("T")
@@ -198,8 +198,7 @@ class StoredRoot(StoredFilter):
     def current(self) -> Op[list[Description]]:
         found = yield from self.refreshed()
         size = shards.ROOT_BYTES + 8 * len(found.table)
-        ttl = found.ttl / 1000 if found.ttl >= 0 else None
-        return [Description(self.key, found.root.head, size, shards.ROOT_BYTES, ttl)]
+        return [Description(self.key, found.root.head, size, shards.ROOT_BYTES, lifetime(found.ttl))]
 
     # -- the table
 

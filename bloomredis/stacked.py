@@ -22,7 +22,7 @@ from bloomredis.layouts import Packing, Stacked
 from bloomredis.protocol import Op, Refusal, Wait, unhex
 from bloomredis.receipts import beside
 from bloomredis.stack import PARAMETERS_BYTES, Root
-from bloomredis.stored import LOSSES, Arguments, Description, Missed, OnLost, Opened, Outdated
+from bloomredis.stored import LOSSES, Arguments, Description, Missed, OnLost, Opened, Outdated, lifetime
 
 _PUSH, _STACK, _DELETE, _DESCRIBE, _CONTAINS = map(
     scripts.load, ("push", "stack", "delete", "describe", "contains")
@@ -90,8 +90,8 @@ class StoredStack(Missed):
                 if refusal.word != protocol.MISSING:
                     raise self.explained(refusal) from refusal
             else:
-                lifetime = ttl / 1000 if ttl >= 0 else None
-                described.append(Description(key, header.parse(unhex(text)), size, HEADER_BYTES, lifetime))
+                head = header.parse(unhex(text))
+                described.append(Description(key, head, size, HEADER_BYTES, lifetime(ttl)))
         return described
 
     def _look(self) -> Op[None]:

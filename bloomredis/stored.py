@@ -54,6 +54,11 @@ class Description:
     ttl: float | None
 
 
+def lifetime(ttl: int) -> float | None:
+    """Return the seconds that a reply of PTTL stands for, None for ever."""
+    return ttl / 1000 if ttl >= 0 else None
+
+
 class Outdated(Exception):  # noqa: N818 - it never reaches a caller
     """Nothing was done: what is stored has other bits than the items were packed for; pack them anew."""
 
@@ -370,7 +375,7 @@ class StoredFilter(Missed):
                 "delete the key or restore it"
             )
         self._check_parameters(head)
-        return Description(self.key, head, size, header.HEADER_BYTES, ttl / 1000 if ttl >= 0 else None)
+        return Description(self.key, head, size, header.HEADER_BYTES, lifetime(ttl))
 
     def _accept(self, head: Header) -> Opened:
         self._lost = None
