@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks import batch, bench, bulk, chart, crowds, memory, report, sharding, single, streams, versions
 from benchmarks.bench import Bench
-from benchmarks.measure import Measuring, Workload
+from benchmarks.measure import Measuring, Result, Workload
 from benchmarks.meters import Meter
 from benchmarks.pinging import Pinger
 from benchmarks.report import ServerReport
@@ -89,15 +89,18 @@ def _measured(on: Bench, machine: dict[str, object], only: re.Pattern[str]) -> S
         for name in memory.names(quick=on.quick):
             if only.search(name):
                 on.clean()
-                server.results[name] = memory.measured(on, name)
-                print(f"\n{report.printed(server.results[name])}", flush=True)
+                _keep(server, memory.measured(on, name))
         if only.search(sharding.NAME):
             on.clean()
-            server.results[sharding.NAME] = sharding.measured(on)
-            print(f"\n{report.printed(server.results[sharding.NAME])}", flush=True)
+            _keep(server, sharding.measured(on))
         _replicate(on, [workload for workload in chosen if workload.replicated], probes, server)
     print(f"\n{report.printed_verdicts(server.verdicts)}", flush=True)
     return server
+
+
+def _keep(server: ServerReport, result: Result) -> None:
+    server.results[result.workload] = result
+    print(f"\n{report.printed(result)}", flush=True)
 
 
 def _idle(pinger: Pinger) -> None:
@@ -112,8 +115,7 @@ def _one(on: Bench, workload: Workload, probes: _Probes, server: ServerReport) -
     measuring.warm_up()
     measuring.time()
     measuring.ping(probes.pinger)
-    server.results[workload.name] = measuring.result
-    print(f"\n{report.printed(measuring.result)}", flush=True)
+    _keep(server, measuring.result)
 
 
 def _replicate(on: Bench, workloads: list[Workload], probes: _Probes, server: ServerReport) -> None:

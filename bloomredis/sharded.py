@@ -54,6 +54,8 @@ class ShardedOperations(SpreadOperations):
     one that is lost is noticed like a whole filter: `FilterLostError`, until the caller calls `reserve()`,
     which goes on without the items of that shard, or `clear()`.
 
+    Other parameters are those of `BloomFilter`.
+
     :param client: a client of redis-py or valkey-py; of a cluster, which spreads the shards over its nodes,
         or of a server; or a list of clients of independent servers, always in the same order.
     :param name: the key of the root, which records everything; shards are `{name:0:…}`, `{name:1:…}`, ...
@@ -70,14 +72,6 @@ class ShardedOperations(SpreadOperations):
     :param on_lost: what to do when the filter or a shard that was in use is gone or another one:
         `"raise"` raises `FilterLostError`; `"recreate"` logs a warning and goes on with what is there
         now, or a new one; a callable is given the error first, and may raise it.
-    :param retry_safe: let a call that is sent again get the answer of its first execution, so that a
-        lost reply never turns into "already there".
-    :param encode: turns an item into bytes, for items that are not str, bytes or int.
-    :param coalesce: let concurrent calls share round trips: those of tasks in asyncio, where None means
-        True, or of threads other than the main one, where None means False.
-    :param min_replicas: replicas that must have a write before the call returns; fewer raise
-        `OutcomeUnknownError`.  On a cluster they are those of the node that has the key.
-    :param replica_timeout: seconds to wait for them.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
