@@ -1,11 +1,10 @@
-"""How dense a segment must be to be cheaper as a whole than probe by probe, for `load` and for `add_many`."""
+"""Break-even density of a load: from how many items on a segment is cheaper sent whole."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -16,78 +15,46 @@ from benchmarks.measure import Answers, Measuring, Result, Side, Workload
 from benchmarks.meters import Meter
 from benchmarks.peers import CAPACITY, Ours
 from benchmarks.servers import DEFAULT
-from bloomredis import bulk, dense
+from bloomredis import bulk
 from tests.servers import binaries
 
 _SIDES: Final = {"probes": sys.maxsize, "segments": 0}
 _HEAD: Final = "items a segment   µs an item: probes  segments   server: probes  segments"
 
 
-@dataclass(frozen=True)
-class Call:
-    """A call that chooses between the two ways."""
-
-    name: str
-    make: Callable[[Ours, Any], Answers]
-    known: int = 0  # of twenty items, those that are in already
-
-
-def _load(mine: Ours, items: Any) -> Answers:
-    mine.filter.load(items)
-    return None
-
-
-CALLS: Final = (
-    Call("load", _load),
-    Call("add_many, all new", Ours.add_many),
-    Call("add_many, one of twenty new", Ours.add_many, 19),
-    Call("add_many, none new", Ours.add_many, 20),
-)
-
-
 def main() -> None:
-    """Make each call with batches of several densities both ways, on the servers named."""
+    """Load batches of several densities both ways, on the servers named."""
     for name in sys.argv[1:] or DEFAULT:
         with bench.on(name, binaries()[name], quick=False, layout=None) as on, closing(Meter(on)) as meter:
             filter_ = on.filter("layout", capacity=CAPACITY, error_rate=0.01).info()
             segments = -(-filter_.num_bits // (8 * bulk.SEGMENT_BYTES))
-            for call in CALLS:
-                print(f"\n{name}, {filter_.layout}, k = {filter_.num_hashes}: {call.name}\n{_HEAD}")
-                for density in (100, 200, 400, 800, 1600, 3200):
-                    print(_line(density, _measured(on, meter, call, density * segments)), flush=True)
+            print(f"\n{name}, {filter_.layout}, k = {filter_.num_hashes}\n{_HEAD}")
+            for density in (100, 200, 400, 800, 1600, 3200):
+                print(_line(density, _measured(on, meter, density * segments)), flush=True)
 
 
-def _measured(on: Bench, meter: Meter, call: Call, items: int) -> Result:
+def _measured(on: Bench, meter: Meter, items: int) -> Result:
     on.clean()
-    sides = partial(_sides, call=call)
-    workload = Workload(name="", items=partial(strings, "dense", count=items), sides=sides, rounds=9)
+    workload = Workload(name="", items=partial(strings, "dense", count=items), sides=_sides, rounds=9)
     measuring = Measuring(workload, on, meter)
     measuring.warm_up()
     measuring.time()
     return measuring.result
 
 
-def _sides(on: Bench, call: Call) -> Iterator[Side]:
+def _sides(on: Bench) -> Iterator[Side]:
     for name, threshold in _SIDES.items():
-        mine = Ours(on, suffix=name)
-        yield Side(
-            name=name, run=partial(_run, call, mine, threshold), prepare=partial(_prepare, call.known, mine)
-        )
+        yield Side(name=name, run=partial(_run, Ours(on, suffix=name), threshold))
 
 
-def _prepare(known: int, mine: Ours, items: Any) -> None:
-    mine.add_many([item for i, item in enumerate(items) if i % 20 < known])
-
-
-def _run(call: Call, mine: Ours, threshold: int, items: Any) -> Answers:
-    kept = {module: module.DENSE for module in (bulk, dense)}
-    for module in kept:
-        setattr(module, "DENSE", threshold)  # noqa: B010 - it is a constant for everybody else
+def _run(mine: Ours, threshold: int, items: Any) -> Answers:
+    kept = bulk.DENSE
+    setattr(bulk, "DENSE", threshold)  # noqa: B010 - it is a constant for everybody else
     try:
-        return call.make(mine, items)
+        mine.filter.load(items)
     finally:
-        for module, value in kept.items():
-            setattr(module, "DENSE", value)  # noqa: B010
+        setattr(bulk, "DENSE", kept)  # noqa: B010
+    return None
 
 
 def _line(density: int, result: Result) -> str:

@@ -11,11 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-import numpy as np
-
-from bloomredis import dense, protocol, scripts
+from bloomredis import protocol, scripts
 from bloomredis.errors import OutcomeUnknownError, ServerRefusedError, interruptible
-from bloomredis.probes import Hashed, Probes
+from bloomredis.probes import Hashed
 from bloomredis.protocol import Op, Reply, Unanswered, flags_of
 from bloomredis.receipts import Place, Receipts
 from bloomredis.stored import Opened, Outdated, Stored
@@ -40,7 +38,6 @@ class Calls:
         self._stored = stored
         self._receipts = receipts
         self._retry_safe = retry_safe
-        self._by_segments = retry_safe and stored.is_plain
 
     def test_one(self, item: bytes) -> Op[bool]:
         """Ask whether an item is in the filter."""
@@ -92,32 +89,18 @@ class Calls:
         """
         items, hashed = _items_of(batch)
         answers: list[bool] = []
-        owed: list[dense.Sent] = []
-        with interruptible("add_many", answers, source, owed):
+        with interruptible("add_many", answers, source):
             while len(answers) < len(items):
                 try:
-                    yield from self._add_rest(items, answers, hashed, owed)
+                    yield from self._add_rest(items, answers, hashed)
                 except Outdated:
                     continue
         return answers
 
-    def _add_rest(
-        self,
-        items: Sequence[str | bytes],
-        answers: list[bool],
-        hashed: Hashed | None,
-        owed: list[dense.Sent],
-    ) -> Op[None]:
+    def _add_rest(self, items: Sequence[str | bytes], answers: list[bool], hashed: Hashed | None) -> Op[None]:
         """Add items that have no answer yet: as many as are worth packing together."""
         first = len(answers)
         opened = self._stored.opened or (yield from self._stored.open())
-        if len(items) - first >= dense.FEWEST_ITEMS and (count := self._dense(opened, len(items) - first)):
-            some = items[first : first + count]
-            probes = _hashed(opened, some, first, hashed)
-            answers += yield from dense.Round(
-                self._stored, self._receipts, opened, items=some, probes=probes, owed=owed
-            ).add()
-            return
         packed, size = _packed(opened, items, first, hashed), opened.layout.item_bytes
         last = first + len(packed) // size
         for start, stop, place in self._receipts.runs(items, first, last, opened.items):
@@ -129,12 +112,6 @@ class Calls:
                 at = len(answers)
                 piece = packed[(at - first) * size : (stop - first) * size]
                 answers += flags_of((yield from self._add(opened, piece, items[at:stop])))
-
-    def _dense(self, opened: Opened, left: int) -> int:
-        """Return how many of so many items to add by segments now; 0 for none."""
-        if not self._by_segments or self._receipts.in_doubt:  # which are asked about one by one
-            return 0
-        return dense.items_of_round(opened, left)
 
     def _add(self, opened: Opened, packed: bytes, items: Sequence[str | bytes]) -> Op[Reply]:
         """Add packed items in one script, in a lane that is theirs until they are answered."""
@@ -176,8 +153,6 @@ class Calls:
 
     def _add_again(self, opened: Opened, packed: bytes, place: Place) -> Op[Reply]:
         """Add one packed item that was in a call without an answer: answer as that call would have."""
-        if place.told is not None:
-            return int(place.told)
         token = str(place)
         keys = [self._receipts.key(token), self._receipts.key(place.lane)]
         with doubtful(self._stored.name, token):
@@ -215,13 +190,6 @@ def _packed(opened: Opened, items: Sequence[str | bytes], first: int, hashed: Ha
     if hashed is not None and hashed.layout == opened.bitmap:
         return hashed.probes.packed()[first * opened.layout.item_bytes :]
     return opened.layout.pack(items[first : first + PACKED])
-
-
-def _hashed(opened: Opened, items: Sequence[str | bytes], first: int, hashed: Hashed | None) -> Probes:
-    """Return the bits of items: those from the `first` on of what was hashed, if that was for the filter."""
-    if hashed is not None and hashed.layout == opened.bitmap:
-        return hashed.probes.take(np.arange(first, first + len(items)))
-    return opened.bitmap.hashed(items)
 
 
 def unknown(name: str, unanswered: Unanswered, token: str | None = None) -> OutcomeUnknownError:

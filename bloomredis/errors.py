@@ -86,17 +86,12 @@ class ClaimLostError(BloomError):
 
 
 @contextmanager
-def interruptible(
-    call: str, answers: list[Any], items: Sequence[Any], owed: Sequence[Any] = ()
-) -> Iterator[None]:
-    """Turn what stops a batch into `BatchInterruptedError`, unless no item was touched.
-
-    :param owed: not empty if some were touched that are not among the answers.
-    """
+def interruptible(call: str, answers: list[Any], items: Sequence[Any]) -> Iterator[None]:
+    """Turn what stops a batch into `BatchInterruptedError`, unless no item was touched."""
     try:
         yield
     except Exception as error:
-        if not answers and not owed and not isinstance(error, OutcomeUnknownError):
+        if not answers and not isinstance(error, OutcomeUnknownError):
             raise
         raise BatchInterruptedError(
             f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with "

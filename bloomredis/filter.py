@@ -211,13 +211,6 @@ class FilterOperations:
         runs longer than about 2 ms; each script is atomic, the batch as a whole is not.  All items
         are checked before the first is sent, so an iterator is read to its end at once.
 
-        A batch of 1,500 items or more for each 128 KB of the filter goes as whole segments of bits, which are
-        read, and written back unless others have written there meanwhile.  Each item is still decided in
-        one atomic step and has its answer, of whatever is added at the same time.  Only an item whose
-        bits are all set by others of the same batch may count as new, where probes would take it for
-        present.  That takes a filter of up to 128 KB, or error rates from about 1e-3 on in the blocked
-        layout, and `retry_safe`.
-
         :raises BatchInterruptedError: it stopped on its way; the error has the answers so far.
         """
         batch = listed(items)

@@ -84,17 +84,12 @@ class Probes(ABC):
 
     def enter(self, bitmap: Bytes) -> Self:
         """Set the bits of all items; return the new ones: a bit was unset, and no equal item came before."""
-        new = self.entered(bitmap)
-        return self if len(new) == len(self) else self.take(new)
-
-    def entered(self, bitmap: Bytes) -> NDArray[np.intp]:
-        """Set the bits of all items; return which of them are new, in order."""
         places = self.places()
         missing = places.missing(bitmap)
         places.set(bitmap)
         some = self if len(missing) == len(self) else self.take(missing)
         firsts = some.firsts()
-        return missing if len(firsts) == len(missing) else missing.take(firsts)
+        return some if len(firsts) == len(some) else some.take(firsts)
 
     def firsts(self) -> NDArray[np.intp]:
         """Return which of the items have no equal before them, in order.

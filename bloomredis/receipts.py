@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 KEPT_SECONDS: Final = 110.0
@@ -50,12 +50,11 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an item was in a call whose reply never arrived, or was never handed out: then it is `told`."""
+    """Where an item was in a call whose reply never arrived."""
 
     lane: str
     call: int
     index: int
-    told: bool | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.lane}/{self.call}/{self.index}"
@@ -123,20 +122,16 @@ class Receipts:
 
     # -- doubts: encoded items whose call was not answered, in the order of their age
 
-    def doubt(
-        self, items: Sequence[str | bytes], lane: str, call: int, told: Sequence[bool] | None = None
-    ) -> None:
+    def doubt(self, items: Sequence[str | bytes], lane: str, call: int) -> None:
         """Remember that the items of a call have no answer.
 
         An item may be in several such calls, and the one that was executed first has the answer.
-
-        :param told: the answers, if they came and were not handed out.
         """
         until = time.monotonic() + KEPT_SECONDS
         with self._lock:
             for index, item in enumerate(items):
                 known = self._doubts.setdefault(as_bytes(item), [])
-                known.append((Place(lane, call, index, told[index] if told else None), until))
+                known.append((Place(lane, call, index), until))
             self._forget()
 
     @property

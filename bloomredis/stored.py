@@ -117,11 +117,6 @@ class Stored(ABC):
         self.opened = Opened(identity, layout, items, key, tuple(extra), generation)
         return self.opened
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is a header and one bitmap, pieces of which may be written with more bits set."""
-        return False
-
     def forget(self) -> None:
         """Know nothing: the next call opens whatever is there."""
         self.opened = None
@@ -286,10 +281,6 @@ class StoredFilter(Missed):
     @property
     def called(self) -> str:
         return KINDS[self._kind]
-
-    @property
-    def is_plain(self) -> bool:
-        return self._kind == header.FILTER and self.is_one_bitmap
 
     def open(self) -> Op[Opened]:
         """Create the filter if it is missing and parameters were given; check it; know it from now on."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import redis
 
-from bloomredis import BloomFilter, blocked, dense, layouts, scripts, sizing
+from bloomredis import BloomFilter, blocked, layouts, scripts, sizing
 from bloomredis.header import BLOCK_BITS
 from tests.servers import Server
 from tests.test_refusals import attach, replicated
@@ -85,9 +85,8 @@ def test_scripts_set_the_bits_that_offsets_says(client: redis.Redis, rate: float
 
 
 @pytest.mark.parametrize("rate", FEW)
-def test_answers_are_exact(client: redis.Redis, rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_exact(client: redis.Redis, rate: float) -> None:
     """Scripts answer as a set of bits in this process does, item by item in order, repeats included."""
-    monkeypatch.setattr(dense, "DENSE", 1 << 40)  # the items of a dense batch are not told apart by order
     layout = layouts.plan("blocked", 100, rate)
     f = BloomFilter(client, "seen", capacity=100, error_rate=rate, layout="blocked")
     ones: set[int] = set()

@@ -109,7 +109,7 @@ def test_claims(client: Any, bloom: Any, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
-def test_a_dense_batch(nodes: Cluster, options: dict[str, Any]) -> None:
+def test_large_batches_and_loads(nodes: Cluster, options: dict[str, Any]) -> None:
     """Its bits are read as they are by clients that decode replies."""
 
     async def main() -> list[bool]:

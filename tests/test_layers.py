@@ -18,7 +18,7 @@ LAYERS = [
     {"layouts", "protocol", "receipts"},
     {"stack", "together", "bulk"},
     {"stored", "pipelines", "clusters"},
-    {"bitmaps", "stacked", "dense"},
+    {"bitmaps", "stacked"},
     {"arguments", "info", "calls", "claims", "layered"},
     {"local", "batches", "storage", "transfer", "shards"},
     {"roots"},

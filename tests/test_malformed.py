@@ -125,36 +125,6 @@ def test_counters_are_no_bits(stored_counters: tuple[redis.Redis, bytes]) -> Non
     refused(client, "unite", [b"seen", b"{seen}:old", b"{seen}:new"], [head, 0, b"\xff"])
 
 
-BAD_SWAPS: dict[str, list[Any]] = {
-    "no place": ["", b"\0", b"\1", 1],
-    "before the first bit": [-1, b"\0", b"\1", 1],
-    "behind the last bit": [10_000 * 6, b"\0", b"\1", 1],
-    "nothing": [0, b"", b"", 1],
-    "less than there is": [0, bytes(2), b"\1", 1],
-    "too long": [0, b"\0", b"\1" * 131_073, 1],
-    "no number of new items": [0, b"\0", b"\1", b""],
-    "nothing new": [0, b"\0", b"\1", 0],
-    "more new items than bits": [0, b"\0", b"\1", 9],
-}
-
-
-@pytest.mark.parametrize("kind", BAD_SWAPS)
-@pytest.mark.parametrize("lane", [[], [LANE]])
-def test_bad_swaps(stored: tuple[redis.Redis, bytes], kind: str, lane: list[bytes]) -> None:
-    """A piece that cannot be right is not written, and leaves no receipt."""
-    client, head = stored
-    refused(client, "swap", [b"seen", *lane], [head, *BAD_SWAPS[kind], 1])
-    assert not client.exists(LANE)
-
-
-def test_counters_and_bitmaps_are_not_swapped(stored_counters: tuple[redis.Redis, bytes]) -> None:
-    """Only bits behind a header are written piece by piece."""
-    client, head = stored_counters
-    bitmap = b"bitmap" + bytes([1, 1, HASHES, 0]) + bytes(6) + (32_768).to_bytes(8) + bytes(8)
-    for identity in (head, bitmap):
-        refused(client, "swap", [b"seen"], [identity, 0, client.getrange("seen", 64, 64), b"\xff", 1])
-
-
 def packed(*blocks: int) -> bytes:
     return b"".join(u32(block) + b"\xff" * 32 for block in blocks)
 
@@ -211,7 +181,7 @@ def test_a_bitmap_has_no_blocks(server: Server, verb: str) -> None:
         refused(client, verb, [b"seen"], [description, packed(0)[:35]])
 
 
-@pytest.mark.parametrize("verb", ["add", "remove", "contains", "delete", "clear", "expire", "swap"])
+@pytest.mark.parametrize("verb", ["add", "remove", "contains", "delete", "clear", "expire"])
 def test_bad_identities(stored: tuple[redis.Redis, bytes], verb: str) -> None:
     """Whoever does not know the filter cannot touch it."""
     client, head = stored
@@ -237,7 +207,7 @@ def test_missing_keys(stored: tuple[redis.Redis, bytes], verb: str) -> None:
     refused(client, verb, [], [head, u32(*range(HASHES)), 1])
 
 
-@pytest.mark.parametrize("verb", ["add", "remove", "swap"])
+@pytest.mark.parametrize("verb", ["add", "remove"])
 def test_a_receipt_without_a_number(stored_counters: tuple[redis.Redis, bytes], verb: str) -> None:
     """A lane's call must have a number, and is refused before a bit is touched."""
     client, head = stored_counters

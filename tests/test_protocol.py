@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 import redis
 
-from bloomredis import dense, header, protocol, scripts, together
+from bloomredis import header, protocol, scripts, together
 from bloomredis.filter import FilterOperations
 from bloomredis.header import Header
 from bloomredis.protocol import Op
@@ -83,9 +83,8 @@ def test_replies_of_a_decoding_client_are_understood() -> None:
     assert answer == [True, False]
 
 
-def test_a_batch_is_cut_into_short_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_cut_into_short_scripts() -> None:
     """No script gets more probes than it makes in some 2 ms."""
-    monkeypatch.setattr(dense, "DENSE", 1 << 40)
     operations = FilterOperations("f", capacity=100, error_rate=0.01)
     per_call = PROBES_A_CALL // 7
     replies = [RESERVED, b"1" * per_call, b"0" * per_call, b"1" * 10]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError, dense, scripts
+from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError, scripts
 from bloomredis.receipts import Receipts, beside, parse_token
 
 
@@ -39,9 +39,8 @@ def make(client: Any, **options: Any) -> BloomFilter:
 
 
 @pytest.fixture
-def losing(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Losing:
-    """A client whose filter exists and whose scripts are known, and which adds all batches probe by probe."""
-    monkeypatch.setattr(dense, "DENSE", 1 << 40)
+def losing(client: redis.Redis) -> Losing:
+    """A client whose filter exists and whose scripts are known."""
     made = Losing(client)
     make(made).add_many(["warm", "warmer"])
     return made
