@@ -10,7 +10,7 @@ import mmh3
 
 from benchmarks.bench import Bench
 from benchmarks.peers import CAPACITY, RATE, Peer
-from bloomredis import sizing
+from bloomredis.bits import sizing
 
 
 class _Bitmap(Peer):

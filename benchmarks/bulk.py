@@ -17,8 +17,8 @@ from benchmarks.bench import Bench
 from benchmarks.items import Generated, Letters, strings
 from benchmarks.measure import Answers, Items, Side, Workload
 from benchmarks.peers import RATE, Ours, Peer, RedisBloom, present
-from bloomredis import layouts
-from bloomredis.sizing import MAX_BITS
+from bloomredis.bits.sizing import MAX_BITS
+from bloomredis.stored import planning
 
 ADD_MANY: Final = "bloomredis, add_many of 1,000"
 
@@ -152,7 +152,7 @@ def _published_sides(bench: Bench, *, bits: int, fills: tuple[Fill, Fill]) -> It
     kinds: tuple[type[Peer], ...] = (Ours, RedisBloom)
     for kind, how in zip(kinds, fills, strict=True):
         for there in present(bench, kind):
-            layout = bench.layout or layouts.DEFAULT if there is Ours else "classic"
+            layout = bench.layout or planning.DEFAULT if there is Ours else "classic"
             capacity, error_rate = _sized(bits, layout)
             peer = there(bench, capacity=capacity, error_rate=error_rate)
             yield Side(name=peer.name, run=how(peer), check=partial(_all_there, peer))
@@ -164,7 +164,7 @@ def _sized(bits: int, layout: str) -> tuple[int, float]:
         capacity = int(bits * math.log(2) / _HASHES * permille / 1000)
         error_rate = 2.0**-_HASHES
         try:
-            if layouts.plan(layout, capacity, error_rate).num_bits <= bits:
+            if planning.plan(layout, capacity, error_rate).num_bits <= bits:
                 return capacity, error_rate
         except ValueError:
             continue

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bloomredis import compat, hashing
-from bloomredis.layouts import Classic
+from bloomredis import compat
+from bloomredis.bits import encoding
+from bloomredis.bits.classic import Classic
 
 ROUNDS = 60
 WANTED = {"go_zero", "guava", "jedis", "redis_bitmaps"}
@@ -36,7 +37,7 @@ def main() -> None:
         classic = Classic(num_bits=layout.num_bits, num_hashes=layout.num_hashes)
         ours, theirs = fastest(
             lambda layout=layout: layout.pack(layout.encode_all(ITEMS)),  # type: ignore[misc]  # of this round
-            lambda classic=classic: classic.pack(hashing.encode_all(ITEMS)),  # type: ignore[misc]  # as above
+            lambda classic=classic: classic.pack(encoding.encode_all(ITEMS)),  # type: ignore[misc]  # as above
         )
         wanted = "<= 3" if name.split()[0] in WANTED else ""
         print(f"{name:<28} {ours:8.0f} {theirs:8.0f} {ours / theirs:6.2f}x   {wanted}")

@@ -14,8 +14,9 @@ from benchmarks.items import strings
 from benchmarks.meters import Meter
 from benchmarks.peers import CAPACITY, RATE, RedisBloom
 from benchmarks.raw import Command, Costs, Recorder, compared, seconds
-from bloomredis import BloomFilter, hashing
-from bloomredis.layouts import Layout
+from bloomredis import BloomFilter
+from bloomredis.bits import encoding, hashing
+from bloomredis.bits.layout import Layout
 
 Side = Callable[[int], list[Command]]
 _BATCH: Final = 1_000
@@ -100,7 +101,7 @@ def _client_stages(on: Bench, mine: Recorded, item: str) -> dict[str, float]:
 
     stages = {
         "this library, all of it": mine.recorder.seconds(lambda: mine.filter.add(item), lambda _: 1, 2000),
-        "of which: encode the item": seconds(partial(hashing.encode, item), 5000),
+        "of which: encode the item": seconds(partial(encoding.encode, item), 5000),
         "of which: hash it and pack its bits": seconds(partial(mine.layout.pack_one, item.encode()), 5000),
         "redis-py packs the command": seconds(lambda: connection.pack_command(*command), 5000),
         "hiredis reads the reply": seconds(parse, 5000),
@@ -118,7 +119,7 @@ def batch(on: Bench, meter: Meter) -> Iterator[str]:
     connection: Any = on.client.connection_pool.get_connection()
     stages = {
         "this library, all of it": mine.seconds(lambda: mine.filter.add_many(items), 30),
-        "of which: encode the items": seconds(lambda: hashing.encode_all(items), 100),
+        "of which: encode the items": seconds(lambda: encoding.encode_all(items), 100),
         "of which: hash them": seconds(lambda: hashing.digests(items), 100),
         "of which: hash them and pack their bits": seconds(lambda: mine.layout.pack(items), 100),
         "redis-py packs the commands": seconds(

@@ -15,11 +15,12 @@ from benchmarks.meters import Meter
 from benchmarks.peers import Ours, RedisBloom
 from benchmarks.profile_calls import Recorded, costs_table, stages_table
 from benchmarks.raw import Command, compared, seconds
-from bloomredis import bulk, hashing
-from bloomredis.filter import LOAD_ITEMS
-from bloomredis.header import HEADER_BYTES
-from bloomredis.layouts import Layout
-from bloomredis.probes import AT_ONCE
+from bloomredis.bits import encoding, hashing
+from bloomredis.bits.batch import AT_ONCE
+from bloomredis.bits.layout import Layout
+from bloomredis.bits.limits import HEADER_BYTES
+from bloomredis.operations import loading
+from bloomredis.operations.filter import LOAD_ITEMS
 
 _ITEMS: Final = 1_000_000
 
@@ -42,7 +43,7 @@ def _stages(layout: Layout, piece: Sequence[str]) -> dict[str, float]:
 
     stages: dict[str, Callable[[], object]] = {
         "read the items, from a list": lambda: list(islice(iter(piece), LOAD_ITEMS)),
-        "encode them": lambda: hashing.encode_all(piece),
+        "encode them": lambda: encoding.encode_all(piece),
         "hash them": lambda: list(map(hashing.digests, cut())),
         "hash them, and say where their bits lie": lambda: list(map(layout.hashed, cut())),
     }
@@ -51,7 +52,7 @@ def _stages(layout: Layout, piece: Sequence[str]) -> dict[str, float]:
 
 def _whole_stages(mine: Recorded, items: Sequence[str]) -> dict[str, float]:
     """Measure what is done with a batch of pieces."""
-    found = b"\1" * bulk.SEGMENT_BYTES  # as if others had been there
+    found = b"\1" * loading.SEGMENT_BYTES  # as if others had been there
     times: list[tuple[float, ...]] = []
     for _ in range(5):
         load = mine.filter._operations.loading(mine.opened)  # noqa: SLF001 - its stages are what is profiled
@@ -91,7 +92,9 @@ def _sent(on: Bench, meter: Meter, items: list[str]) -> Iterator[str]:
         return sent
 
     def plain(_: int) -> list[Command]:
-        return [("SETRANGE", "floor", i * bulk.SEGMENT_BYTES, _largest(each)) for i, each in enumerate(sent)]
+        return [
+            ("SETRANGE", "floor", i * loading.SEGMENT_BYTES, _largest(each)) for i, each in enumerate(sent)
+        ]
 
     costs = compared(
         on,
@@ -103,7 +106,7 @@ def _sent(on: Bench, meter: Meter, items: list[str]) -> Iterator[str]:
         },
         3 if on.quick else 15,
     )
-    yield f"All of it is sent as {len(sent)} segments of at most {bulk.SEGMENT_BYTES:,} bytes."
+    yield f"All of it is sent as {len(sent)} segments of at most {loading.SEGMENT_BYTES:,} bytes."
     yield costs_table(costs, len(items) / len(sent), unit="ns")
 
 

@@ -16,8 +16,8 @@ from benchmarks.meters import Meter
 from benchmarks.peers import CAPACITY, RATE
 from benchmarks.profile_calls import Recorded, stages_table
 from benchmarks.raw import seconds
-from bloomredis import hashing, probes
-from bloomredis.local import Bits
+from bloomredis.bits import batch, encoding, hashing
+from bloomredis.bits.bitmap import Bits
 
 _BATCH: Final = 1_000
 _UNKNOWN: Final = np.arange(0, _BATCH, 20)
@@ -27,13 +27,13 @@ _CALLS: Final = 50
 def cached(on: Bench, _: Meter) -> Iterator[str]:
     """Profile what `local_cache` does with a batch of which 5% are new."""
     items, layout = strings("cached", 0, _BATCH), Recorded(on, "cached").layout
-    bits, hashed = Bits(layout), probes.hashed(layout, items)
+    bits, hashed = Bits(layout), batch.hashed(layout, items)
     asked = hashed.take(_UNKNOWN)
     stages: dict[str, Callable[[], object]] = {
-        "encode the items": lambda: hashing.encode_all(items),
+        "encode the items": lambda: encoding.encode_all(items),
         "hash them": lambda: hashing.digests(items),
         "hash them, and say where their bits lie": lambda: layout.hashed(items),
-        "the same as bytes and masks of a copy": lambda: probes.hashed(layout, items),
+        "the same as bytes and masks of a copy": lambda: batch.hashed(layout, items),
         "look them up": lambda: hashed.places.missing(bits.array),
         "take those that are asked about": lambda: hashed.take(_UNKNOWN),
         "pack those": asked.probes.packed,

@@ -15,7 +15,7 @@ from benchmarks.measure import Answers, Measuring, Result, Side, Workload
 from benchmarks.meters import Meter
 from benchmarks.peers import CAPACITY, Ours
 from benchmarks.servers import DEFAULT
-from bloomredis import bulk
+from bloomredis.operations import loading
 from tests.servers import binaries
 
 _SIDES: Final = {"probes": sys.maxsize, "segments": 0}
@@ -27,7 +27,7 @@ def main() -> None:
     for name in sys.argv[1:] or DEFAULT:
         with bench.on(name, binaries()[name], quick=False, layout=None) as on, closing(Meter(on)) as meter:
             filter_ = on.filter("layout", capacity=CAPACITY, error_rate=0.01).info()
-            segments = -(-filter_.num_bits // (8 * bulk.SEGMENT_BYTES))
+            segments = -(-filter_.num_bits // (8 * loading.SEGMENT_BYTES))
             print(f"\n{name}, {filter_.layout}, k = {filter_.num_hashes}\n{_HEAD}")
             for density in (100, 200, 400, 800, 1600, 3200):
                 print(_line(density, _measured(on, meter, density * segments)), flush=True)
@@ -48,12 +48,12 @@ def _sides(on: Bench) -> Iterator[Side]:
 
 
 def _run(mine: Ours, threshold: int, items: Any) -> Answers:
-    kept = bulk.DENSE
-    setattr(bulk, "DENSE", threshold)  # noqa: B010 - it is a constant for everybody else
+    kept = loading.DENSE
+    setattr(loading, "DENSE", threshold)  # noqa: B010 - it is a constant for everybody else
     try:
         mine.filter.load(items)
     finally:
-        setattr(bulk, "DENSE", kept)  # noqa: B010
+        setattr(loading, "DENSE", kept)  # noqa: B010
     return None
 
 

@@ -1,6 +1,6 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
-from bloomredis.client import (
+from bloomredis.drivers.filters import (
     BloomFilter,
     Claim,
     CountingBloomFilter,
@@ -19,8 +19,8 @@ from bloomredis.errors import (
     OutcomeUnknownError,
     ServerRefusedError,
 )
-from bloomredis.info import FilterInfo
-from bloomredis.local import LocalFilter
+from bloomredis.operations.info import FilterInfo
+from bloomredis.operations.snapshot import LocalFilter
 
 __all__ = [
     "BatchInterruptedError",

@@ -1,18 +1,16 @@
-"""Whether the caller's arguments are good: each check returns the value to use or says what is wrong."""
+"""Checks of a caller's arguments: each returns the value to use, or raises."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from bloomredis import layouts, sizing
-from bloomredis.bitmaps import ForeignLayout
-from bloomredis.header import FILTER, Header
-from bloomredis.protocol import Wait
-from bloomredis.stored import OnLost
+from bloomredis.errors import FilterLostError
+
+OnLost = str | Callable[[FilterLostError], object]
+"""What to do about a lost filter: "raise", "recreate", or a callable."""
 
 T = TypeVar("T")
 _LONGEST: Final = 2**52  # milliseconds; 140,000 years, and exact in Lua
@@ -34,16 +32,6 @@ def listed(items: Iterable[T]) -> list[T]:
     return list(items)
 
 
-def template(
-    capacity: int | None, error_rate: float | None, layout: str | None, kind: int = FILTER
-) -> Header | None:
-    """The header of a new filter with these parameters, None if there are none."""
-    if layout is not None:
-        layouts.check_name(layout)
-    given = parameters(capacity, error_rate)
-    return given and new_header(*given, layout, kind)
-
-
 def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, float] | None:
     """What a filter can be created with, None if nothing is given."""
     if capacity is not None and error_rate is not None:
@@ -54,21 +42,6 @@ def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, flo
     raise ValueError(f"capacity and error_rate go together; {missing} is missing")
 
 
-def new_header(capacity: int, error_rate: float, layout: str | None, kind: int = FILTER) -> Header:
-    """The header of a new filter; `ValueError` if one key cannot hold it."""
-    count = sizing.checked_capacity(capacity)
-    rate = sizing.checked_error_rate(error_rate)
-    return layouts.new_header(layout or layouts.DEFAULT, count, rate, kind)
-
-
-def whole(capacity: int, error_rate: float, layout: str | None, kind: int) -> Header:
-    """The header of something made of several filters, for all of it together."""
-    count = sizing.checked_capacity(capacity)
-    rate = sizing.checked_error_rate(error_rate)
-    sample = layouts.new_header(layout or layouts.DEFAULT, 1, rate)  # no one key has to hold it
-    return replace(sample, capacity=count, kind=kind)
-
-
 def share(what: str, value: float) -> float:
     """A number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -76,19 +49,6 @@ def share(what: str, value: float) -> float:
     if not 0.0 < value < 1.0:
         raise ValueError(f"{what} must lie strictly between 0 and 1, not {value}")
     return float(value)
-
-
-def foreign(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:
-    """A layout of another system, which says itself what it is made for."""
-    if not callable(getattr(layout, "encode_all", None)):
-        raise TypeError(f"layout must be None, a name, or a layout from bloomredis.compat, not {layout!r}")
-    for what, given, own in (
-        ("capacity", capacity, layout.capacity),
-        ("error_rate", error_rate, layout.error_rate),
-    ):
-        if given is not None and given != own:
-            raise ValueError(f"the layout was made for {what} {own}, not {given}; leave {what} to it")
-    return layout
 
 
 def milliseconds(what: str, seconds: float | timedelta) -> int:
@@ -111,13 +71,3 @@ def on_lost(value: OnLost, *, can_create: bool) -> OnLost:
     if not can_create:
         raise ValueError('on_lost="recreate" needs capacity and error_rate to create the filter with')
     return value
-
-
-def wait(min_replicas: int, replica_timeout: float | timedelta) -> Wait | None:
-    """What a write waits for, None for nothing."""
-    if isinstance(min_replicas, bool) or not isinstance(min_replicas, int):
-        raise TypeError(f"min_replicas must be an int, not {min_replicas!r}")
-    if min_replicas < 0:
-        raise ValueError(f"min_replicas must be 0 or more, not {min_replicas}")
-    timeout = milliseconds("replica_timeout", replica_timeout)
-    return Wait(min_replicas, timeout) if min_replicas else None

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import redis
 
-from bloomredis import BloomFilter, blocked, layouts, scripts, sizing
-from bloomredis.header import BLOCK_BITS
+from bloomredis import BloomFilter
+from bloomredis.bits import blocked, blocked_sizing, sizing
+from bloomredis.bits.limits import BLOCK_BITS
+from bloomredis.protocol import scripts
+from bloomredis.stored import planning
 from tests.servers import Server
 from tests.test_refusals import attach, replicated
 
@@ -21,22 +24,24 @@ FEW = [1e-2, 1e-4, 1e-6, 1e-9]
 
 def expected(layout: blocked.Blocked, items: int) -> float:
     blocks = layout.num_bits // BLOCK_BITS
-    return blocked.expected_error_rate(items, blocks, layout.blocks_per_item, layout.bits_per_block)
+    return blocked_sizing.expected_error_rate(items, blocks, layout.blocks_per_item, layout.bits_per_block)
 
 
 @pytest.mark.parametrize("capacity", [100_000, 5_000_000])
 def test_it_takes_little_more_memory(capacity: int) -> None:
     """From 0.03 to 1e-9 it takes at most 1.16 times the bits of the classic layout."""
     for rate in RATES:
-        assert blocked.plan(capacity, rate).num_bits <= 1.16 * sizing.num_bits(capacity, rate)
+        assert blocked_sizing.plan(capacity, rate).num_bits <= 1.16 * sizing.num_bits(capacity, rate)
 
 
 @pytest.mark.parametrize("error_rate", [0.5, *RATES, 1e-15])
 def test_it_is_sized_for_its_error_rate(error_rate: float) -> None:
     """What theory expects at capacity is what was asked for; a few blocks cannot be cut as finely."""
-    assert expected(blocked.plan(1_000_000, error_rate), 1_000_000) == pytest.approx(error_rate, rel=0.001)
+    assert expected(blocked_sizing.plan(1_000_000, error_rate), 1_000_000) == pytest.approx(
+        error_rate, rel=0.001
+    )
     for capacity in (1, 10, 100, 1000):
-        layout = blocked.plan(capacity, error_rate)
+        layout = blocked_sizing.plan(capacity, error_rate)
         assert expected(layout, capacity) <= 1.05 * error_rate
     assert expected(layout, capacity) >= 0.85 * error_rate
 
@@ -44,7 +49,7 @@ def test_it_is_sized_for_its_error_rate(error_rate: float) -> None:
 @pytest.mark.parametrize("rate", FEW)
 def test_the_expected_rate_is_that_of_the_paper(rate: float) -> None:
     """Putze, Sanders & Singler take the mean share of bits set, which is hardly another number."""
-    items, layout = 1_000_000, blocked.plan(1_000_000, rate)
+    items, layout = 1_000_000, blocked_sizing.plan(1_000_000, rate)
     load = BLOCK_BITS * layout.blocks_per_item * items / layout.num_bits
     bits = layout.bits_per_block
     poisson, mean = math.exp(-load), 0.0
@@ -57,8 +62,8 @@ def test_the_expected_rate_is_that_of_the_paper(rate: float) -> None:
 def test_the_limit_of_one_key_is_named() -> None:
     """What needs more than 2^32 bits is refused with the number that would fit."""
     with pytest.raises(ValueError, match=r"needs 10168\d{6} bits.*2\^32.*4294966784"):
-        blocked.plan(1_000_000_000, 0.01)
-    assert blocked.plan(422_000_000, 0.01).num_bits <= sizing.MAX_BITS
+        blocked_sizing.plan(1_000_000_000, 0.01)
+    assert blocked_sizing.plan(422_000_000, 0.01).num_bits <= sizing.MAX_BITS
 
 
 def bits_of(layout: Any, items: list[bytes]) -> bytes:
@@ -81,13 +86,13 @@ def test_scripts_set_the_bits_that_offsets_says(client: redis.Redis, rate: float
         f.add(item)
     with f.claim(items[399]) as claim:
         assert claim.state in ("claimed", "done")
-    assert client.getrange("seen", 64, -1) == bits_of(layouts.plan("blocked", 400, rate), items)
+    assert client.getrange("seen", 64, -1) == bits_of(planning.plan("blocked", 400, rate), items)
 
 
 @pytest.mark.parametrize("rate", FEW)
 def test_answers_are_exact(client: redis.Redis, rate: float) -> None:
     """Scripts answer as a set of bits in this process does, item by item in order, repeats included."""
-    layout = layouts.plan("blocked", 100, rate)
+    layout = planning.plan("blocked", 100, rate)
     f = BloomFilter(client, "seen", capacity=100, error_rate=rate, layout="blocked")
     ones: set[int] = set()
     items = [random.Random(i).randrange(150) for i in range(300)]
@@ -104,7 +109,7 @@ def test_a_usual_call_says_what_any_other_does(client: redis.Redis, rate: float)
     """The short way through `add` and `contains` has the replies and the effects of the long one."""
     BloomFilter(client, "short", capacity=100, error_rate=rate, layout="blocked").reserve()
     client.set("long", client.getrange("short", 0, -1))
-    identity, layout = client.getrange("short", 0, 55), layouts.plan("blocked", 100, rate)
+    identity, layout = client.getrange("short", 0, 55), planning.plan("blocked", 100, rate)
     rng = random.Random(rate)
 
     def replies(name: str, verb: str, *call: Any) -> Any:
@@ -148,7 +153,7 @@ def test_info_expects_what_the_blocks_do(any_server: Server) -> None:
 
 
 @pytest.mark.parametrize("error_rate", [1e-3, 1e-6])
-@pytest.mark.parametrize("layout", layouts.NAMES)
+@pytest.mark.parametrize("layout", planning.NAMES)
 def test_memory_on_the_server(server: Server, layout: str, error_rate: float) -> None:
     """A filter takes at most 1.05 times its bits (jemalloc rounds some other sizes up by more)."""
     with server.client() as client:

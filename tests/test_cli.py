@@ -28,7 +28,7 @@ import bloomredis as library
 from bloomredis import BloomFilter
 from bloomredis.cli import lines, race
 from bloomredis.cli.server import redacted
-from bloomredis.header import KINDS
+from bloomredis.stored.header import KINDS
 from tests.servers import Server
 
 COMMAND = (sys.executable, "-m", "bloomredis.cli")

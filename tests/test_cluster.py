@@ -26,10 +26,11 @@ from bloomredis import (
     OutcomeUnknownError,
     ScalingBloomFilter,
     ShardedBloomFilter,
-    clusters,
     compat,
 )
-from tests.clusters import Cluster, Node, cluster, wait_until
+from bloomredis.protocol import cluster
+from tests.clusters import Cluster, Node, wait_until
+from tests.clusters import cluster as started
 from tests.resharding import Report, item_of, storm
 from tests.servers import binaries
 
@@ -44,7 +45,7 @@ OUTLASTED = 0.8
 @pytest.fixture(params=SERVERS, scope="module")
 def formed(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster of each server in turn."""
-    with cluster(binaries()[request.param]) as made:
+    with started(binaries()[request.param]) as made:
         yield made
 
 
@@ -200,7 +201,7 @@ def test_a_batch_goes_to_all_nodes_at_once(nodes: Cluster, client: Any) -> None:
     f = ShardedBloomFilter(client, "seen", capacity=10_000, error_rate=1e-9)
     f.add_many(range(1000))
     acts: list[Any] = []
-    run = clusters.run
+    run = cluster.run
 
     def watched(watched_client: Any, step: Any) -> Any:
         operation = run(watched_client, step)
@@ -214,12 +215,12 @@ def test_a_batch_goes_to_all_nodes_at_once(nodes: Cluster, client: Any) -> None:
             return end.value
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clusters, "run", watched)
+        patch.setattr(cluster, "run", watched)
         assert f.add_many(range(500, 1500)) == [False] * 500 + [True] * 500
-    (sent,) = [act for act in acts if isinstance(act, clusters.SendAll)]
+    (sent,) = [act for act in acts if isinstance(act, cluster.SendAll)]
     assert len(sent.sends) == 3
     assert sum(len(send.commands) for send in sent.sends) == 16
-    assert not [act for act in acts if isinstance(act, clusters.Send)]
+    assert not [act for act in acts if isinstance(act, cluster.Send)]
 
 
 # -- where a script is not known, and where the slot is not
@@ -564,7 +565,7 @@ def sharded(kind: Any, client: Any) -> Any:
 def test_a_million_items_over_shards() -> None:
     """Four processes add them in batches while shards migrate, and a primary is killed: one winner each."""
     million = 1_000_000
-    with cluster(binaries()["valkey-9"]) as made:
+    with started(binaries()["valkey-9"]) as made:
         with made.client() as client:
             sharded(bloomredis, client).add_many(range(1000))  # which makes all shards
             shards = [key.decode() for key in client.keys("{seen:*}", target_nodes="primaries")]
@@ -595,7 +596,7 @@ def growing(kind: Any, client: Any) -> Any:
 @pytest.mark.parametrize("name", [name for name in SERVERS if name != "redis-6.2"])
 def test_each_item_is_new_for_one(name: str, make: Any) -> None:
     """Four processes add the same items while their slot migrates and its owner is killed."""
-    with cluster(binaries()[name]) as made:
+    with started(binaries()[name]) as made:
         report = storm(made, make, items=ITEMS, keys=["seen"])
         print(report)  # noqa: T201 - shown where it fails
         assert report.misled == {}
@@ -607,7 +608,7 @@ def test_each_item_is_new_for_one(name: str, make: Any) -> None:
 
 def test_the_faults_mislead_those_without_receipts() -> None:
     """The faults are real: where calls are not safe to send again, nobody is told that an item is new."""
-    with cluster(binaries()["valkey-9"]) as made:
+    with started(binaries()["valkey-9"]) as made:
         report = storm(made, no_receipts, items=ITEMS, keys=["seen"])
         print(report)  # noqa: T201 - shown where it fails
         assert set(report.misled.values()) == {0}

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloomredis import compat
+from bloomredis.bits.encoding import Item
 from bloomredis.compat import _highwayhash, _java, _murmur2, _murmur3
 from bloomredis.compat._bitmap import Bitmap
 from bloomredis.compat.guava import Guava, num_hashes_from_rate, num_hashes_from_size, read_guava, write_guava
@@ -44,7 +45,6 @@ from bloomredis.compat.redisbloom import (
 from bloomredis.compat.redisson import _KEY
 from bloomredis.compat.redisson import num_bits as redisson_bits
 from bloomredis.compat.redisson import num_hashes as redisson_hashes
-from bloomredis.hashing import Item
 
 VECTORS = Path(__file__).parent / "vectors"
 SYSTEMS = [

@@ -22,17 +22,12 @@ from redis.retry import Retry
 
 import bloomredis
 import bloomredis.asyncio
-from bloomredis import (
-    CountingBloomFilter,
-    FilterLostError,
-    FilterMismatchError,
-    OutcomeUnknownError,
-    header,
-    layouts,
-    scripts,
-)
-from bloomredis.counting import CountingOperations
-from bloomredis.layouts import Counting
+from bloomredis import CountingBloomFilter, FilterLostError, FilterMismatchError, OutcomeUnknownError
+from bloomredis.bits import limits
+from bloomredis.bits.classic import Counting
+from bloomredis.operations.counting import CountingOperations
+from bloomredis.protocol import scripts
+from bloomredis.stored import header, planning
 from tests.losing import losing
 from tests.racing import race_processes, race_threads
 from tests.servers import Server
@@ -50,7 +45,7 @@ def make(bloom: Any, client: Any, name: str = "seen", **options: Any) -> Any:
 
 def stored_counters(client: Any) -> dict[int, int]:
     """Return the counters that are not 0, by their numbers."""
-    pairs: bytes = client.getrange("seen", header.HEADER_BYTES, -1)
+    pairs: bytes = client.getrange("seen", limits.HEADER_BYTES, -1)
     values = [half for pair in pairs for half in (pair >> 4, pair & 15)]
     return {number: value for number, value in enumerate(values) if value}
 
@@ -63,7 +58,7 @@ def expected_counters(layout: Counting, items: Counter[Any]) -> dict[int, int]:
     return dict(counters)
 
 
-PLANNED = layouts.plan_counting(1000, 1e-6)
+PLANNED = planning.plan_counting(1000, 1e-6)
 
 
 def test_an_item_is_in_until_it_is_removed(bloom: Any, client: redis.Redis) -> None:
@@ -126,7 +121,7 @@ def test_fifteen_adds_are_the_most_that_can_be_undone(bloom: Any, client: redis.
 def test_repeated_probes_are_one_counter(bloom: Any, client: redis.Redis) -> None:
     """An item whose probes meet in a counter raises and lowers it once."""
     f = make(bloom, client, capacity=2, error_rate=0.001)
-    layout = layouts.plan_counting(2, 0.001)
+    layout = planning.plan_counting(2, 0.001)
     items = [i for i in range(50) if len(set(layout.offsets(i))) < layout.num_hashes]
     assert items
     f.add(items[0])
@@ -230,9 +225,9 @@ def test_other_parameters_are_a_mismatch(bloom: Any, client: redis.Redis) -> Non
 def test_the_largest_filter() -> None:
     """A key holds a quarter as many counters as bits, and the message says so."""
     most = (2**32 - 512) // 4
-    assert layouts.plan_counting(most * 69 // 1000, 0.001).num_bits < most
+    assert planning.plan_counting(most * 69 // 1000, 0.001).num_bits < most
     with pytest.raises(ValueError, match=rf"counters of 4 bits; one key holds at most {most}"):
-        layouts.plan_counting(most * 70 // 1000, 0.001)
+        planning.plan_counting(most * 70 // 1000, 0.001)
 
 
 def test_both_drivers_have_the_same_face() -> None:
@@ -262,7 +257,7 @@ def test_golden_headers(case: dict[str, Any]) -> None:
     data = bytes.fromhex(case["hex"])
     assert as_header(case["fields"]).pack() == data
     assert header.parse(data, header.COUNTING) == as_header(case["fields"])
-    assert isinstance(layouts.stored(header.parse(data, header.COUNTING)), Counting)
+    assert isinstance(planning.stored(header.parse(data, header.COUNTING)), Counting)
     with pytest.raises(ValueError, match="that of a CountingBloomFilter"):
         header.parse(data)
 
@@ -647,7 +642,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.bloom = bloom
         self.client = client
-        self.layout = layouts.plan_counting(**TINY)
+        self.layout = planning.plan_counting(**TINY)
 
     @initialize()
     def begin(self) -> None:

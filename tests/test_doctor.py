@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BloomFilter, arguments
+from bloomredis import BloomFilter
 from bloomredis.cli import keeping, serving
 from bloomredis.cli.checkup import checkup
 from bloomredis.cli.facts import Facts, gather
@@ -20,13 +20,14 @@ from bloomredis.cli.findings import Finding, Severity
 from bloomredis.cli.rights import NEEDED, Rights
 from bloomredis.embedded import connect
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
-from bloomredis.stored import Description
+from bloomredis.stored import planning
+from bloomredis.stored.base import Description
 from tests.servers import Server, binaries, running
 from tests.test_cli import bloomredis as command
 from tests.test_rights import acl_rule
 
 CRITICAL, WARNING, NOTE, UNCHECKED = sorted(Severity, reverse=True)
-PLAN = arguments.new_header(1_000_000, 0.01, "classic")
+PLAN = planning.new_header(1_000_000, 0.01, "classic")
 SIZE = PLAN.size_bytes
 LASTING = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -130,7 +131,7 @@ WORST = {
     ),
     "elsewhere": (Facts(name="n", stored=BloomError("MovedError: 1 h:1")), (UNCHECKED, "MovedError")),
     "other parameters": (
-        Facts(name="n", stored=stored(), planned=arguments.new_header(5, 0.5, None)),
+        Facts(name="n", stored=stored(), planned=planning.new_header(5, 0.5, None)),
         (CRITICAL, "capacity 1000000 and error_rate 0.01, not 5 and 0.5"),
     ),
     "full to the brim": (Facts(name="n", stored=stored(count=1_000_000)), None),
@@ -236,7 +237,7 @@ def test_persistence(binary: str, options: tuple[str, ...], severity: Severity, 
 
 def test_the_size_is_what_the_server_takes(server: Server) -> None:
     """The room that a new filter is said to take is what it takes, to 64 KiB."""
-    head = arguments.new_header(10_000_000, 0.01, None)
+    head = planning.new_header(10_000_000, 0.01, None)
     with server.client() as client:
         # From 7.0 on, a command that is run for the first time takes memory for its statistics.
         BloomFilter(client, "first", capacity=10, error_rate=0.01).reserve()

@@ -21,8 +21,8 @@ from urllib.parse import quote
 import pytest
 import redis
 
-from bloomredis import BloomFilter, _guard, embedded
-from bloomredis.embedded import connect
+from bloomredis import BloomFilter
+from bloomredis.embedded import connect, connecting, guard
 from tests.servers import Server
 
 PROGRAM = """
@@ -404,15 +404,15 @@ def test_a_new_server_follows_one_that_was_killed(start: Callable[..., Program],
 
 def answers(client: redis.Redis) -> bool:
     """True if anybody listens on the client's socket."""
-    return _guard.ask(Path(client.connection_pool.connection_kwargs["path"]), b"PING") == b"+PONG"
+    return guard.ask(Path(client.connection_pool.connection_kwargs["path"]), b"PING") == b"+PONG"
 
 
 def kill_guard(client: redis.Redis, how: signal.Signals) -> None:
     """Send a signal to the parent of a client's server, and wait for its end."""
     pid, directory = server_of(client)
-    guard = subprocess.check_output(["ps", "-o", "ppid=", "-p", str(pid)])  # noqa: S607 - ps is in PATH
-    os.kill(int(guard), how)
-    until(_guard.Home(directory, private=True).has_ended)
+    parent = subprocess.check_output(["ps", "-o", "ppid=", "-p", str(pid)])  # noqa: S607 - ps is in PATH
+    os.kill(int(parent), how)
+    until(guard.Home(directory, private=True).has_ended)
 
 
 def test_a_new_server_follows_one_whose_guard_was_killed(kept: str) -> None:
@@ -451,7 +451,7 @@ def test_a_server_that_does_not_start_says_why(
     binary = tmp_path / "server"
     binary.write_text("#!/bin/sh\necho no memory for $PWD\n")
     binary.chmod(0o700)
-    monkeypatch.setattr(embedded, "_binary", lambda: str(binary))
+    monkeypatch.setattr(connecting, "_binary", lambda: str(binary))
     with pytest.raises(redis.ConnectionError, match="no memory for ") as caught:
         connect(kept if url == "kept" else url)
     directory = re.search("for (.*)", str(caught.value))
@@ -461,7 +461,7 @@ def test_a_server_that_does_not_start_says_why(
 
 def test_a_server_that_cannot_be_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """A binary that is none gives an error too."""
-    monkeypatch.setattr(embedded, "_binary", lambda: "/nonexistent/valkey-server")
+    monkeypatch.setattr(connecting, "_binary", lambda: "/nonexistent/valkey-server")
     with pytest.raises(redis.ConnectionError, match=r"No such file .*/nonexistent/valkey-server"):
         connect("embedded://")
 

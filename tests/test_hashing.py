@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloomredis import hashing
-from bloomredis.blocked import Blocked
-from bloomredis.layouts import Classic, Layout
+from bloomredis.bits import encoding, hashing
+from bloomredis.bits.blocked import Blocked
+from bloomredis.bits.classic import Classic
+from bloomredis.bits.layout import Layout
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 ITEMS = st.one_of(TEXT, st.binary(), st.integers())
@@ -24,13 +25,13 @@ ITEMS = st.one_of(TEXT, st.binary(), st.integers())
     bits=st.integers(1, 2**32 - 512),
     hashes=st.integers(1, 255),
 )
-def test_a_batch_gives_what_single_items_give(items: list[hashing.Item], bits: int, hashes: int) -> None:
+def test_a_batch_gives_what_single_items_give(items: list[encoding.Item], bits: int, hashes: int) -> None:
     """The ways of numpy and of plain Python agree for every size of filter."""
     layout = Classic(num_bits=bits, num_hashes=hashes)
     singly = [layout.offsets(item) for item in items]
-    batch = layout.pack(hashing.encode_all(items))
+    batch = layout.pack(encoding.encode_all(items))
     assert struct.unpack(f"<{len(items) * hashes}I", batch) == tuple(itertools.chain(*singly))
-    assert b"".join(layout.pack_one(hashing.encode(item)) for item in items) == batch
+    assert b"".join(layout.pack_one(encoding.encode(item)) for item in items) == batch
 
 
 @given(
@@ -40,16 +41,16 @@ def test_a_batch_gives_what_single_items_give(items: list[hashing.Item], bits: i
     bits=st.integers(1, 12),
 )
 def test_a_batch_gives_what_single_items_give_in_blocks(
-    items: list[hashing.Item], blocks: int, regions: int, bits: int
+    items: list[encoding.Item], blocks: int, regions: int, bits: int
 ) -> None:
     """So they do in the blocked layout."""
     layout = Blocked(blocks * 256, regions * bits, regions)
-    encoded = hashing.encode_all(items)
+    encoded = encoding.encode_all(items)
     places = layout.hashed(encoded).places()
     bits = 8 - np.frompyfunc(int.bit_length, 1, 1)(places.masks.astype(object))
     offsets = (8 * places.at + bits).T.tolist()
     assert offsets == [layout.offsets(item) for item in items]
-    assert b"".join(layout.pack_one(hashing.encode(item)) for item in items) == layout.pack(encoded)
+    assert b"".join(layout.pack_one(encoding.encode(item)) for item in items) == layout.pack(encoded)
 
 
 @given(item=TEXT, blocks=st.integers(20, 2**24 - 2), regions=st.integers(1, 20), bits=st.integers(1, 12))
@@ -86,23 +87,23 @@ def test_probes_follow_the_definition(item: str, bits: int, hashes: int) -> None
 
 def test_a_number_is_its_decimal_text() -> None:
     """42, "42" and b"42" are one item, as redis-py sends them."""
-    assert hashing.encode(42) == hashing.encode("42") == hashing.encode(b"42") == b"42"
-    assert hashing.encode(memoryview(b"4242")[::2]) == hashing.encode(bytearray(b"44"))
+    assert encoding.encode(42) == encoding.encode("42") == encoding.encode(b"42") == b"42"
+    assert encoding.encode(memoryview(b"4242")[::2]) == encoding.encode(bytearray(b"44"))
 
 
 @pytest.mark.parametrize("item", [True, 1.5, None, ("a",), np.float64(1), np.int64(1)])
 def test_other_types_are_named(item: object) -> None:
     """What is no item is a TypeError that names the type, alone and inside a batch."""
     with pytest.raises(TypeError, match=type(item).__name__):
-        hashing.encode(item)  # type: ignore[arg-type]  # that is the point
+        encoding.encode(item)  # type: ignore[arg-type]  # that is the point
     with pytest.raises(TypeError, match=type(item).__name__):
-        hashing.encode_all(["a", item])  # type: ignore[list-item]  # that is the point
+        encoding.encode_all(["a", item])  # type: ignore[list-item]  # that is the point
 
 
 def test_an_unpaired_surrogate_is_an_error() -> None:
     """mmh3 crashes on it, so it must never get there."""
     with pytest.raises(ValueError, match=r"\\udcff.*encode="):
-        hashing.encode_all(["fine", "a\udcff"])
+        encoding.encode_all(["fine", "a\udcff"])
 
 
 @pytest.mark.parametrize("layout", [Classic(9_585_059, 7), Blocked(33_142_784, 18, 2)])

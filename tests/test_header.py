@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from bloomredis import arguments, header, layouts
-from bloomredis.blocked import Blocked
-from bloomredis.header import Header
+from bloomredis.bits import classic
+from bloomredis.bits.blocked import Blocked
+from bloomredis.stored import header, planning
+from bloomredis.stored.header import Header
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "format.json").read_text())
 
@@ -29,7 +30,7 @@ def test_golden_headers(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", VECTORS["offsets"])
 def test_golden_offsets(case: dict[str, Any]) -> None:
     """Each item has the offsets of its vector."""
-    layout = layouts.Classic(num_bits=case["num_bits"], num_hashes=case["num_hashes"])
+    layout = classic.Classic(num_bits=case["num_bits"], num_hashes=case["num_hashes"])
     assert layout.offsets(bytes.fromhex(case["item"])) == case["offsets"]
 
 
@@ -89,9 +90,9 @@ def test_a_damaged_header_of_blocks_is_refused(at: int, byte: int, complaint: st
 
 def test_a_layout_is_what_its_header_says() -> None:
     """The layout that was planned is the one that a stored header is read as."""
-    for name in layouts.NAMES:
-        head = arguments.new_header(12_345, 1e-7, name)
-        assert layouts.stored(header.parse(head.pack())) == layouts.plan(name, 12_345, 1e-7)
+    for name in planning.NAMES:
+        head = planning.new_header(12_345, 1e-7, name)
+        assert planning.stored(header.parse(head.pack())) == planning.plan(name, 12_345, 1e-7)
 
 
 def test_a_short_header_is_refused() -> None:

@@ -1,8 +1,9 @@
-"""Imports point only downwards, and only drivers know clients."""
+"""The folders of the package, in order: imports point down only, and only drivers meet a client."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,70 +11,37 @@ import pytest
 import bloomredis
 
 PACKAGE = Path(bloomredis.__file__).parent
-LAYERS = [
+FLOORS: list[set[str]] = [
     {"errors"},
-    {"header", "scripts", "hashing"},
-    {"sizing", "probes"},
-    {"blocked"},
-    {"layouts", "protocol", "receipts"},
-    {"stack", "together", "bulk"},
-    {"stored", "pipelines", "clusters"},
-    {"bitmaps", "stacked"},
-    {"arguments", "info", "calls", "claims", "layered"},
-    {"local", "batches", "storage", "transfer", "shards"},
-    {"roots"},
-    {"caching"},
-    {"filter", "binding"},
-    {"coalesce", "counting", "spread", "layers", "_guard"},
-    {"partitioned", "sharded"},
-    {"client", "asyncio", "embedded"},
+    {"arguments"},
+    {"bits", "protocol"},
+    {"stored"},
+    {"operations"},
+    {"drivers", "embedded"},
+    {"__init__", "asyncio"},
     {"compat"},
-    {"__init__"},
     {"cli"},
 ]
-RANK = {module: rank for rank, modules in enumerate(LAYERS) for module in modules}
-MODULES = sorted(PACKAGE.rglob("*.py"))
+FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 
 
-def layer(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
-def imported(path: Path) -> set[str]:
-    """Return the modules of this package that a file imports, at any depth of its code."""
-    found: set[str] = set()
+def imported(path: Path) -> Iterator[list[str]]:
+    """Yield every module that a file imports, as its parts."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "bloomredis":
-            parts = (node.module or "").split(".")[1:]
-            found.update(parts[:1] or (a.name if a.name in RANK else "__init__" for a in node.names))
-        elif isinstance(node, ast.Import):
-            found.update(
-                [*a.name.split("."), "__init__"][1] for a in node.names if a.name.startswith("bloomredis")
+        if isinstance(node, ast.Import):
+            yield from (name.name.split(".") for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            inside = {name.name for name in node.names} & set(FLOOR) if node.module == "bloomredis" else ()
+            yield from (
+                ([str(node.module), name] for name in inside) if inside else [str(node.module).split(".")]
             )
-    return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
-def test_imports_point_downwards(path: Path) -> None:
-    """A module imports only from layers below its own (the parts of `cli` also each other)."""
-    own = layer(path)
-    upwards = {name for name in imported(path) if RANK[name] >= RANK[own] and name != own}
-    assert not upwards
-
-
-def test_every_module_has_a_layer() -> None:
-    """No module stands outside the order."""
-    assert {layer(path) for path in MODULES} <= set(RANK)
-
-
-BELOW_DRIVERS = LAYERS[: LAYERS.index({"client", "asyncio", "embedded"})]
-
-
-@pytest.mark.parametrize("name", sorted(set().union(*BELOW_DRIVERS) - {"_guard"}))
-def test_logic_does_no_io(name: str) -> None:
-    """Below the drivers nothing imports a client or a socket."""
-    tree = ast.parse((PACKAGE / f"{name}.py").read_text())
-    names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
-    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    outside = {"redis", "valkey", "asyncio", "socket"}
-    assert not {found.split(".")[0] for found in names} & outside
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=str)
+def test_imports_point_down(path: Path) -> None:
+    """A module imports from its own folder and from floors below; below the drivers nobody meets a client."""
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    for package, *inside in imported(path):
+        other = (inside or ["__init__"])[0]
+        assert package != "bloomredis" or other == own or FLOOR[other] < FLOOR[own], f"{own} imports {other}"
+        assert FLOOR[own] >= FLOOR["drivers"] or package not in {"redis", "valkey", "asyncio", "socket"}

@@ -16,8 +16,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from bloomredis import BloomFilter, OutcomeUnknownError, bulk, hashing, layouts
-from bloomredis.local import Bits
+from bloomredis import BloomFilter, OutcomeUnknownError
+from bloomredis.bits import encoding
+from bloomredis.bits.bitmap import Bits
+from bloomredis.operations import loading
+from bloomredis.stored import planning
 from tests.losing import losing
 from tests.servers import Server
 from tests.test_refusals import attach, replicated
@@ -38,16 +41,16 @@ def in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the filter were large: several batches, windows and segments."""
     for module in ("client", "asyncio"):
         monkeypatch.setattr(f"bloomredis.{module}.LOAD_ITEMS", 1000)
-    monkeypatch.setattr(bulk, "AT_ONCE", 300)
-    monkeypatch.setattr(bulk, "SEGMENT_BYTES", 2048)
-    monkeypatch.setattr(bulk, "FEWEST_BYTES", 1)
-    monkeypatch.setattr(bulk, "DENSE", 100)
+    monkeypatch.setattr(loading, "AT_ONCE", 300)
+    monkeypatch.setattr(loading, "SEGMENT_BYTES", 2048)
+    monkeypatch.setattr(loading, "FEWEST_BYTES", 1)
+    monkeypatch.setattr(loading, "DENSE", 100)
 
 
 @pytest.fixture
 def by_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if no batch were dense."""
-    monkeypatch.setattr(bulk, "DENSE", 1 << 40)
+    monkeypatch.setattr(loading, "DENSE", 1 << 40)
 
 
 @pytest.mark.parametrize("way", [None, "in_small_batches", "by_probes"])
@@ -209,19 +212,19 @@ def test_a_segment_is_replicated_once() -> None:
         assert client.dbsize() == other.dbsize() == 2  # the filter and the receipt of its count
 
 
-@pytest.mark.parametrize("name", layouts.NAMES)
+@pytest.mark.parametrize("name", planning.NAMES)
 @pytest.mark.parametrize("count", [1, 2, 500])
 @pytest.mark.parametrize("kinds", [1, 3, 400])
 def test_the_new_items_of_a_batch(
     name: str, count: int, kinds: int, in_small_batches: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An item is new if it was not there before and has no equal before it, also when it is sent twice."""
-    monkeypatch.setattr(bulk, "DENSE", 0)
+    monkeypatch.setattr(loading, "DENSE", 0)
     dice = random.Random(count * kinds)
-    layout = layouts.plan(name, 10_000, 1e-4)
+    layout = planning.plan(name, 10_000, 1e-4)
     there, drawn = Bits(layout), [f"item-{dice.randrange(kinds)}" for _ in range(count)]
     there.add_many([f"item-{i}" for i in range(0, kinds, 3)])
-    load = bulk.Load(layout, hashing)
+    load = loading.Load(layout, encoding)
     load.take(drawn)
     for _ in range(2):
         for segment in load.segments():
@@ -233,9 +236,9 @@ def test_the_new_items_of_a_batch(
 @pytest.mark.parametrize("capacity", [100_000, 10_000_000])
 def test_a_batch_keeps_less_than_the_filter_has(capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many items are read; and no more bytes are sent for an item than three times what is kept."""
-    monkeypatch.setattr(bulk, "FEWEST_BYTES", 100_000)
-    layout = layouts.plan("blocked", capacity, 1e-2)
-    load, size = bulk.Load(layout, hashing), layout.num_bits // 8
+    monkeypatch.setattr(loading, "FEWEST_BYTES", 100_000)
+    layout = planning.plan("blocked", capacity, 1e-2)
+    load, size = loading.Load(layout, encoding), layout.num_bits // 8
     numbers = itertools.count()
     while not load.is_full:
         load.take([str(i) for i in itertools.islice(numbers, 16_384)])
@@ -247,7 +250,7 @@ def test_a_filter_that_is_too_large_is_loaded_probe_by_probe(
     any_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its bits would take too much memory here."""
-    monkeypatch.setattr(bulk, "MOST_BYTES", 10)
+    monkeypatch.setattr(loading, "MOST_BYTES", 10)
     with any_server.client() as client:
         f = make(BloomFilter, client)
         client.config_resetstat()

@@ -11,8 +11,9 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloomredis import BloomFilter, FilterLostError, LocalFilter, layouts
-from bloomredis.local import Bits
+from bloomredis import BloomFilter, FilterLostError, LocalFilter
+from bloomredis.bits.bitmap import Bits
+from bloomredis.stored import planning
 from tests.servers import Server
 
 ITEMS = [f"item-{i}" for i in range(3000)]
@@ -31,7 +32,7 @@ def calls(client: redis.Redis) -> int:
 @given(items=st.lists(st.text(st.characters(codec="utf-8"))), others=st.lists(st.binary()))
 def test_one_and_many_agree(items: list[str], others: list[bytes]) -> None:
     """Set and tested one by one or together, the bits are the same ones."""
-    layout = layouts.plan("classic", 100, 0.01)
+    layout = planning.plan("classic", 100, 0.01)
     one, many = Bits(layout), Bits(layout)
     encoded = [item.encode() for item in items]
     for item in encoded:

@@ -9,14 +9,9 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import (
-    BloomFilter,
-    CountingBloomFilter,
-    RotatingBloomFilter,
-    ScalingBloomFilter,
-    layouts,
-    scripts,
-)
+from bloomredis import BloomFilter, CountingBloomFilter, RotatingBloomFilter, ScalingBloomFilter
+from bloomredis.protocol import scripts
+from bloomredis.stored import planning
 from tests.servers import Server
 
 RANDOM = random.Random(1)
@@ -109,7 +104,7 @@ def test_bad_counters(stored_counters: tuple[redis.Redis, bytes], verb: str, off
         refused(client, verb, [b"seen", LANE], [head, BAD_OFFSETS[offsets], 1])
 
 
-@pytest.mark.parametrize("layout", layouts.NAMES)
+@pytest.mark.parametrize("layout", planning.NAMES)
 def test_only_counters_are_lowered(server: Server, layout: str) -> None:
     """A filter of bits has nothing that could be removed, and nor has a bitmap."""
     with server.client() as client:
@@ -130,7 +125,7 @@ def packed(*blocks: int) -> bytes:
 
 
 BLOCKS = 3  # an item, of a filter with this error rate
-NUM_BLOCKS = layouts.plan("blocked", 10_000, 1e-9).num_bits // 256
+NUM_BLOCKS = planning.plan("blocked", 10_000, 1e-9).num_bits // 256
 BAD_BLOCKS = {
     "none": b"",
     "a byte": b"\0",

@@ -7,18 +7,20 @@ import random
 import numpy as np
 import pytest
 
-from bloomredis import calls, layouts, probes
-from bloomredis.blocked import Blocked
+from bloomredis.bits import batch
+from bloomredis.bits.bitmap import Bits
+from bloomredis.bits.blocked import Blocked
+from bloomredis.bits.layout import Layout
 from bloomredis.compat import go_zero
-from bloomredis.layouts import Layout
-from bloomredis.local import Bits
-from bloomredis.stored import Opened
+from bloomredis.operations import membership
+from bloomredis.stored import planning
+from bloomredis.stored.base import Opened
 
 ITEMS = [f"item-{i}".encode() for i in range(4000)]
 LAYOUTS = {
-    "classic": layouts.plan("classic", 4000, 1e-4),
-    "blocked": layouts.plan("blocked", 4000, 1e-2),
-    "two blocks an item": layouts.plan("blocked", 4000, 1e-6),
+    "classic": planning.plan("classic", 4000, 1e-4),
+    "blocked": planning.plan("blocked", 4000, 1e-2),
+    "two blocks an item": planning.plan("blocked", 4000, 1e-6),
     "crowded blocks": Blocked(512, 24, 2),
     "another system's": go_zero(100_000),
 }
@@ -66,7 +68,7 @@ def test_the_firsts_of_equal_items(layout: Layout) -> None:
 def test_a_batch_hashed_for_one_layout_is_hashed_again_for_another() -> None:
     """A filter may have become another one since."""
     one, other = LAYOUTS["classic"], LAYOUTS["blocked"]
-    hashed = probes.hashed(one, ITEMS)
+    hashed = batch.hashed(one, ITEMS)
     for layout in (one, other):
         opened = Opened(b"", layout, 1000, b"seen")
-        assert calls._packed(opened, ITEMS, 5, hashed) == layout.pack(ITEMS[5:])
+        assert membership._packed(opened, ITEMS, 5, hashed) == layout.pack(ITEMS[5:])

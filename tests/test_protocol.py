@@ -8,18 +8,19 @@ from typing import Any, TypeVar
 import pytest
 import redis
 
-from bloomredis import header, protocol, scripts, together
-from bloomredis.filter import FilterOperations
-from bloomredis.header import Header
-from bloomredis.protocol import Op
-from bloomredis.stored import PROBES_A_CALL
+from bloomredis.bits import limits
+from bloomredis.operations.filter import FilterOperations
+from bloomredis.protocol import calls, gather, replies, scripts, steps
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.base import PROBES_A_CALL
+from bloomredis.stored.header import Header
 
 T = TypeVar("T")
 ADD = scripts.load("add")
 HEADER = Header(
     layout="classic", num_hashes=7, num_bits=959, capacity=100, error_rate=0.01, generation=b"12345678"
 )
-RESERVED = [HEADER.pack().hex().encode(), header.HEADER_BYTES + 120, -1]
+RESERVED = [HEADER.pack().hex().encode(), limits.HEADER_BYTES + 120, -1]
 
 
 def play(operation: Op[T], replies: list[Any]) -> tuple[T, list[Any]]:
@@ -39,14 +40,14 @@ def play(operation: Op[T], replies: list[Any]) -> tuple[T, list[Any]]:
 
 def test_a_known_script_is_one_round_trip() -> None:
     """EVALSHA, and the answer."""
-    answer, sent = play(protocol.call(ADD, [b"k"], [b"a"]), [b"1"])
+    answer, sent = play(calls.call(ADD, [b"k"], [b"a"]), [b"1"])
     assert answer == b"1"
     assert sent == [("EVALSHA", ADD.sha, 1, b"k", b"a")]
 
 
 def test_an_unknown_script_is_taught_by_the_call_itself() -> None:
     """After NOSCRIPT the same call goes out as EVAL: one more round trip, no other."""
-    answer, sent = play(protocol.call(ADD, [b"k"], [b"a"]), [redis.exceptions.NoScriptError("x"), b"1"])
+    answer, sent = play(calls.call(ADD, [b"k"], [b"a"]), [redis.exceptions.NoScriptError("x"), b"1"])
     assert answer == b"1"
     assert sent[1:] == [("EVAL", ADD.text, 1, b"k", b"a")]
 
@@ -55,23 +56,23 @@ def test_the_clients_own_errors_pass_through() -> None:
     """An error that means nothing here is the caller's to see, unchanged."""
     error = redis.ResponseError("ERR unknown")
     with pytest.raises(redis.ResponseError) as caught:
-        play(protocol.call(ADD, [b"k"], [b"a"]), [error])
+        play(calls.call(ADD, [b"k"], [b"a"]), [error])
     assert caught.value is error
 
 
 def test_no_answer_is_told_from_a_refusal() -> None:
     """A connection error means that the call may have been executed."""
     for error in (redis.ConnectionError("gone"), redis.TimeoutError("slow")):
-        with pytest.raises(protocol.Unanswered) as caught:
-            play(protocol.call(ADD, [b"k"], [b"a"]), [error])
+        with pytest.raises(replies.Unanswered) as caught:
+            play(calls.call(ADD, [b"k"], [b"a"]), [error])
         assert caught.value.__cause__ is error
 
 
 def test_a_refusal_is_read_from_the_error_text() -> None:
     """The first word says which refusal it is."""
-    with pytest.raises(protocol.Refusal) as caught:
-        play(protocol.call(ADD, [b"k"], [b"a"]), [redis.ResponseError("BLOOMMISSING no key")])
-    assert caught.value.word == protocol.MISSING
+    with pytest.raises(replies.Refusal) as caught:
+        play(calls.call(ADD, [b"k"], [b"a"]), [redis.ResponseError("BLOOMMISSING no key")])
+    assert caught.value.word == replies.MISSING
 
 
 def test_replies_of_a_decoding_client_are_understood() -> None:
@@ -145,9 +146,9 @@ A, B, C = ("GET", "a"), ("GET", "b"), ("GET", "c")
 def test_what_is_asked_for_together_travels_together() -> None:
     """Commands and lists become one step; a last one alone stays alone."""
     answers, sent = play(
-        together.side_by_side([asking(A, B), asking([A, C]), asking(C)]), [[1, [2, 3], 4], "the b"]
+        gather.side_by_side([asking(A, B), asking([A, C]), asking(C)]), [[1, [2, 3], 4], "the b"]
     )
-    assert sent == [protocol.Several([A, [A, C], C]), B]
+    assert sent == [steps.Several([A, [A, C], C]), B]
     assert answers == [[1, "the b"], [[2, 3]], [4]]
 
 
@@ -155,42 +156,42 @@ def test_an_error_reaches_the_operation_that_asked() -> None:
     """One reply is thrown into its operation, inside a list it stays a value; one of all reaches all."""
     lost, refused = redis.ConnectionError("gone"), redis.ResponseError("no")
     answers, _ = play(
-        together.side_by_side([asking(A, B), asking([A, B]), asking(C)]), [[lost, [1, refused], refused], 2]
+        gather.side_by_side([asking(A, B), asking([A, B]), asking(C)]), [[lost, [1, refused], refused], 2]
     )
     assert answers == [["no answer", 2], [[1, refused]], refused]
-    answers, _ = play(together.side_by_side([asking(A), asking(B)]), [lost])
+    answers, _ = play(gather.side_by_side([asking(A), asking(B)]), [lost])
     assert answers == [["no answer"], ["no answer"]]
 
 
 def test_each_server_gets_its_own_list() -> None:
     """Those of several servers are asked at once; what one of them refuses concerns its operations alone."""
     lost = redis.ConnectionError("gone")
-    operations = [together.at(1, asking(A, B)), together.at(0, asking(C)), together.at(1, asking(C))]
-    answers, sent = play(together.side_by_side(operations), [[lost, 3], 4])
-    both = protocol.At(1, protocol.Several([A, C]))
-    assert sent == [protocol.Together([both, protocol.At(0, C)]), protocol.At(1, B)]
+    operations = [gather.at(1, asking(A, B)), gather.at(0, asking(C)), gather.at(1, asking(C))]
+    answers, sent = play(gather.side_by_side(operations), [[lost, 3], 4])
+    both = steps.At(1, steps.Several([A, C]))
+    assert sent == [steps.Together([both, steps.At(0, C)]), steps.At(1, B)]
     assert answers == [["no answer", 4], [3], ["no answer"]]
 
 
 def test_a_step_that_names_its_server_goes_there() -> None:
     """An operation that runs on one server may ask another."""
-    answers, sent = play(together.at(1, asking(A, protocol.At(0, B))), [1, 2])
-    assert sent == [protocol.At(1, A), protocol.At(0, B)]
+    answers, sent = play(gather.at(1, asking(A, steps.At(0, B))), [1, 2])
+    assert sent == [steps.At(1, A), steps.At(0, B)]
     assert answers == [1, 2]
 
 
 def test_no_more_than_wanted_are_under_way() -> None:
     """The next one begins when one has ended."""
-    answers, sent = play(together.side_by_side([asking(A), asking(B), asking(C)], most=2), [[1, 2], 3])
-    assert sent == [protocol.Several([A, B]), C]
+    answers, sent = play(gather.side_by_side([asking(A), asking(B), asking(C)], most=2), [[1, 2], 3])
+    assert sent == [steps.Several([A, B]), C]
     assert answers == [[1], [2], [3]]
 
 
 def test_replies_are_cut_as_the_steps_are() -> None:
     """Each step has as many as it has commands; only a list is answered with a list."""
-    steps = [A, [A, B], protocol.Read(C, "text"), protocol.Once([A, B]), protocol.Once(C)]
-    assert [each for step in steps for each in together.commands_of(step)] == [A, A, B, C, A, B, C]
-    assert together.regrouped(steps, range(7)) == [0, [1, 2], 3, [4, 5], 6]
+    each = [A, [A, B], steps.Read(C, "text"), steps.Once([A, B]), steps.Once(C)]
+    assert [command for step in each for command in steps.commands_of(step)] == [A, A, B, C, A, B, C]
+    assert steps.regrouped(each, range(7)) == [0, [1, 2], 3, [4, 5], 6]
 
 
 def test_all_are_told_of_an_end() -> None:
@@ -203,7 +204,7 @@ def test_all_are_told_of_an_end() -> None:
         finally:
             told.append("closed")
 
-    both = together.side_by_side([waiting(), waiting()])
+    both = gather.side_by_side([waiting(), waiting()])
     next(both)
     both.close()
     assert told == ["closed"] * 2

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from bloomredis import BloomFilter, blocked, hashing, layouts
-from bloomredis.local import Bits
+from bloomredis import BloomFilter
+from bloomredis.bits import blocked_sizing, encoding
+from bloomredis.bits.bitmap import Bits
+from bloomredis.stored import planning
 from tests.servers import Server
 
 PROBES = 1_000_000
@@ -34,7 +36,7 @@ def measured(server: Server, layout: str, capacity: int, error_rate: float, filt
 
 @pytest.mark.parametrize("error_rate", [1e-2, 1e-3])
 @pytest.mark.parametrize(("capacity", "filters"), [(1_000, 20), (1_000_000, 1)])
-@pytest.mark.parametrize("layout", layouts.NAMES)
+@pytest.mark.parametrize("layout", planning.NAMES)
 def test_the_rate_at_capacity(
     any_server: Server, layout: str, capacity: int, filters: int, error_rate: float
 ) -> None:
@@ -46,7 +48,7 @@ def test_the_rate_at_capacity(
 def digests(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Sequence[str]]:
     """Make so many random items, without the time that it takes to hash any."""
     generator = np.random.default_rng(1)
-    monkeypatch.setattr(hashing, "digests", lambda items: generator.bytes(16 * len(items)))
+    monkeypatch.setattr(encoding, "digests", lambda items: generator.bytes(16 * len(items)))
     return lambda count: [""] * count
 
 
@@ -58,7 +60,7 @@ def found(bits: Bits, digests: Callable[[int], Sequence[str]], probes: int) -> i
 
 @pytest.mark.parametrize(("error_rate", "probes"), [(1e-2, 1_000_000), (1e-3, 4_000_000), (1e-4, 15_000_000)])
 @pytest.mark.parametrize("capacity", [1_000, 200_000])
-@pytest.mark.parametrize("layout", layouts.NAMES)
+@pytest.mark.parametrize("layout", planning.NAMES)
 def test_the_rate_in_simulated_filters(
     digests: Callable[[int], Sequence[str]], layout: str, capacity: int, error_rate: float, probes: int
 ) -> None:
@@ -66,7 +68,7 @@ def test_the_rate_in_simulated_filters(
     filters = 10 if capacity > AT_A_TIME else 100  # small ones differ more from each other
     false_positives = 0
     for _ in range(filters):
-        bits = Bits(layouts.plan(layout, capacity, error_rate))
+        bits = Bits(planning.plan(layout, capacity, error_rate))
         bits.add_many(digests(capacity))
         false_positives += found(bits, digests, probes // filters)
     assert 0.9 <= false_positives / probes / error_rate <= 1.1
@@ -74,8 +76,8 @@ def test_the_rate_in_simulated_filters(
 
 def test_the_rate_of_several_blocks(digests: Callable[[int], Sequence[str]]) -> None:
     """With twice the items planned, 1e-6 becomes frequent enough to count; it is what theory says."""
-    layout = blocked.plan(50_000, 1e-6)
+    layout = blocked_sizing.plan(50_000, 1e-6)
     bits = Bits(layout)
     bits.add_many(digests(100_000))
-    theory = blocked.expected_error_rate(100_000, layout.num_bits // 256, 2, layout.bits_per_block)
+    theory = blocked_sizing.expected_error_rate(100_000, layout.num_bits // 256, 2, layout.bits_per_block)
     assert 0.9 <= found(bits, digests, 10_000_000) / 10_000_000 / theory <= 1.1

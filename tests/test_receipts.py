@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError, scripts
-from bloomredis.receipts import Receipts, beside, parse_token
+from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
+from bloomredis.protocol import scripts
+from bloomredis.protocol.keys import beside
+from bloomredis.protocol.receipts import Receipts, parse_token
 
 
 class Losing:

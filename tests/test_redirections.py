@@ -19,10 +19,10 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from bloomredis import clusters, protocol, scripts
-from bloomredis.clusters import Address, Learn, Owner, Pause, Reader, Refresh, Send
 from bloomredis.errors import ServerRefusedError
-from bloomredis.protocol import Wait
+from bloomredis.protocol import calls, cluster, replies, scripts, steps
+from bloomredis.protocol.calls import Wait
+from bloomredis.protocol.cluster import Address, Learn, Owner, Pause, Reader, Refresh, Send
 
 ADD = scripts.load("add")
 COMMAND = ("EVALSHA", ADD.sha, 2, b"k", b"{k}:receipt:1", b"identity")
@@ -39,7 +39,7 @@ def play(
     """Do a step on a cluster whose nodes say that; return the answer or the error, and all acts."""
     acts: list[Any] = []
     said, known = iter(says), {Owner: "owner", Address: "other", Reader: None, **(knows or {})}
-    course = clusters.run(client or Client(), step)
+    course = cluster.run(client or Client(), step)
     reply: Any = None
     try:
         while True:
@@ -95,8 +95,8 @@ def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
     met, acts = play(COMMAND, says=itertools.repeat(errors(TryAgainError)))
     assert isinstance(met, TryAgainError)
-    assert len(sent(acts)) == clusters.PATIENCE + 1
-    meaning = protocol.explained(met)
+    assert len(sent(acts)) == cluster.PATIENCE + 1
+    meaning = replies.explained(met)
     assert isinstance(meaning, ServerRefusedError)
     assert meaning.word == "TRYAGAIN"
 
@@ -116,7 +116,7 @@ def test_what_was_not_answered_is_sent_again() -> None:
     assert answer == 1
     assert [type(act) for act in acts] == [Owner, Send, Learn, Owner, Send]
     met, acts = play(COMMAND, says=itertools.repeat(gone))
-    assert (met, len(sent(acts))) == (gone, 1 + clusters.RESENDS)
+    assert (met, len(sent(acts))) == (gone, 1 + cluster.RESENDS)
     met, acts = play(COMMAND, says=itertools.repeat(gone), knows={Learn: redis.ConnectionError("too")})
     assert (met, len(sent(acts))) == (gone, 2)
 
@@ -124,10 +124,10 @@ def test_what_was_not_answered_is_sent_again() -> None:
 def test_what_must_not_be_sent_again_is_not() -> None:
     """A call without receipt is sent again only where no node can have executed it."""
     gone = redis.ConnectionError("gone")
-    met, acts = play(protocol.Once(COMMAND), says=[gone])
+    met, acts = play(steps.Once(COMMAND), says=[gone])
     assert (met, len(sent(acts))) == (gone, 1)
     for refusal in (TryAgainError, MovedError, ReadOnlyError):
-        assert play(protocol.Once(COMMAND), says=[errors(refusal), [1]])[0] == 1
+        assert play(steps.Once(COMMAND), says=[errors(refusal), [1]])[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_cluster_that_is_down_is_the_callers_to_know(down: Exception) -> None:
     """The client waits as long as it is told to; then the caller is told what to do."""
     met, acts = play(COMMAND, says=[down, [1]], knows={Learn: down})
     assert (met, len(sent(acts))) == (down, 1)
-    meaning = protocol.explained(down)
+    meaning = replies.explained(down)
     assert isinstance(meaning, ServerRefusedError)
     assert meaning.word == "CLUSTERDOWN"
     assert play(COMMAND, says=[down, [1]])[0] == 1
@@ -146,7 +146,7 @@ def test_a_cluster_that_is_down_is_the_callers_to_know(down: Exception) -> None:
 def test_a_lost_cluster_leaves_a_doubt() -> None:
     """That is how a client ends which has lost a connection and then finds no node."""
     error = RedisClusterException("Redis Cluster cannot be connected.")
-    assert isinstance(protocol.explained(error), protocol.Unanswered)
+    assert isinstance(replies.explained(error), replies.Unanswered)
 
 
 def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
@@ -154,12 +154,12 @@ def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
     closed = AttributeError("'NoneType' object has no attribute 'writelines'")
     assert play(COMMAND, says=[closed, [1]])[0] == 1
     met, _ = play(COMMAND, says=itertools.repeat([closed]))
-    assert isinstance(protocol.explained(met), protocol.Unanswered)
+    assert isinstance(replies.explained(met), replies.Unanswered)
 
 
 def confirmed() -> list[Any]:
     """Return the step of a call that waits for a replica."""
-    step = next(protocol.call(ADD, [b"k", b"{k}:receipt:1"], [b"identity"], Wait(1, 100)))
+    step = next(calls.call(ADD, [b"k", b"{k}:receipt:1"], [b"identity"], Wait(1, 100)))
     assert isinstance(step, list)
     return step
 
@@ -185,7 +185,7 @@ def test_a_touch_that_went_astray_is_not_repeated() -> None:
     assert len(sent(acts)) == 1
 
 
-READ = protocol.Read(("EVALSHA", ADD.sha, 1, b"k", b"identity"), ADD.text)
+READ = steps.Read(("EVALSHA", ADD.sha, 1, b"k", b"identity"), ADD.text)
 READ_ONLY = ("EVALSHA_RO", *READ.command[1:])
 
 

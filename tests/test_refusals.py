@@ -187,6 +187,6 @@ def test_a_replica_is_read_only(bloom: Any) -> None:
 
 
 def _describe(client: redis.Redis) -> Any:
-    from bloomredis import scripts
+    from bloomredis.protocol import scripts
 
     return client.eval(scripts.load("describe").text, 1, "seen")

@@ -17,7 +17,6 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-import bloomredis.client
 from bloomredis import (
     BloomFilter,
     CountingBloomFilter,
@@ -27,7 +26,7 @@ from bloomredis import (
     ServerRefusedError,
     ShardedBloomFilter,
 )
-from bloomredis.header import KINDS
+from bloomredis.stored.header import KINDS
 from tests.conftest import BINARIES, REAL
 from tests.servers import Server, running
 from tests.tls import Certificate, with_tls

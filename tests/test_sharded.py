@@ -32,9 +32,9 @@ from bloomredis import (
     FilterNotFoundError,
     OutcomeUnknownError,
     ShardedBloomFilter,
-    shards,
 )
 from bloomredis.cli.plan import sharded_fields
+from bloomredis.stored import shard_record
 from tests.losing import losing
 from tests.racing import race_processes, race_threads, winners
 from tests.servers import Server, binaries, running
@@ -70,24 +70,24 @@ def pair(client: redis.Redis) -> Iterator[list[Any]]:
 @pytest.mark.parametrize("case", VECTORS["items"])
 def test_golden_shards(case: dict[str, Any]) -> None:
     """Each item is in the shard of its vector."""
-    root = shards.plan(1000, 0.01, shards=case["shards"], seed=case["seed"])
+    root = shard_record.plan(1000, 0.01, shards=case["shards"], seed=case["seed"])
     assert root.number(bytes.fromhex(case["item"])) == case["number"]
 
 
 @pytest.mark.parametrize("case", VECTORS["keys"])
 def test_golden_keys(case: dict[str, Any]) -> None:
     """Each shard has the key of its vector."""
-    assert shards.key(case["name"], case["shards"], case["number"]) == case["key"]
+    assert shard_record.key(case["name"], case["shards"], case["number"]) == case["key"]
 
 
 @pytest.mark.parametrize("case", VECTORS["roots"])
 def test_golden_roots(case: dict[str, Any]) -> None:
     """Each root says what its vector says, and packs to its bytes as long as no shard is made."""
     data = bytes.fromhex(case["hex"])
-    root, table = shards.parse(data)
+    root, table = shard_record.parse(data)
     assert [entry.hex() for entry in table] == case["table"]
     assert {field: getattr(root, field) for field in case["fields"]} == case["fields"]
-    assert root.pack() == data[: shards.ROOT_BYTES] + bytes(len(data) - shards.ROOT_BYTES)
+    assert root.pack() == data[: shard_record.ROOT_BYTES] + bytes(len(data) - shard_record.ROOT_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_a_damaged_root_is_refused(at: int, byte: int) -> None:
     """It is no root where a number cannot be."""
     data = bytes.fromhex(VECTORS["roots"][0]["hex"])
     with pytest.raises(ValueError, match=r"that of|parameters|options"):
-        shards.parse(data[:at] + bytes([byte]) + data[at + 1 :])
+        shard_record.parse(data[:at] + bytes([byte]) + data[at + 1 :])
 
 
 def test_items_are_spread_evenly() -> None:
     """The shares of 47 shards differ no more than chance lets them (chi-squared, six sigma)."""
-    root = shards.plan(1000, 0.01, shards=47)
+    root = shard_record.plan(1000, 0.01, shards=47)
     counts = Counter(root.number(b"https://example.org/%d" % i) for i in range(100_000))
     mean = 100_000 / 47
     assert sum((counts[i] - mean) ** 2 / mean for i in range(47)) < 46 + 6 * math.sqrt(2 * 46)
@@ -111,7 +111,7 @@ def test_items_are_spread_evenly() -> None:
 @pytest.mark.parametrize("nodes", [1, 3, 5, 16])
 def test_shards_are_spread_over_the_slots(nodes: int) -> None:
     """Nodes with equal ranges of slots have equally many shards, give or take one."""
-    slots = [key_slot(shards.key("seen", 47, number).encode()) for number in range(47)]
+    slots = [key_slot(shard_record.key("seen", 47, number).encode()) for number in range(47)]
     counts = Counter(slot * nodes // 16_384 for slot in slots)
     assert max(counts.values()) - min(counts[node] for node in range(nodes)) <= 1 + (47 % nodes > 0)
 
@@ -120,7 +120,7 @@ def test_shards_are_spread_over_the_slots(nodes: int) -> None:
 @pytest.mark.parametrize("rate", [0.3, 0.01, 1e-6, 1e-9])
 def test_the_margin_makes_up_for_uneven_shares(share: int, rate: float) -> None:
     """The mean rate over shards with a Poisson number of items stays at or below the configured one."""
-    root = shards.plan(share * 100, rate, shards=100, layout="classic")
+    root = shard_record.plan(share * 100, rate, shards=100, layout="classic")
     dice, mean = random.Random(0), 0.0
     for _ in range(4000):
         items = max(0, round(dice.gauss(share, math.sqrt(share)))) if share > 50 else poisson(dice, share)
@@ -141,7 +141,7 @@ def poisson(dice: random.Random, mean: float) -> int:
 
 def test_the_plan_of_fifty_billion_bits() -> None:
     """47 shards of under 2^30 bits each; on three nodes 16 of them, 2 GiB, at most."""
-    root = shards.plan(**BIG)
+    root = shard_record.plan(**BIG)
     fields = sharded_fields(root, nodes=3)
     assert root.head.num_hashes == fields["num_hashes"] == 16
     assert fields["shards"] == 47
@@ -154,7 +154,7 @@ def test_the_plan_of_fifty_billion_bits() -> None:
 
 def test_a_filter_of_fifty_billion_bits(any_server: Server) -> None:
     """It works with the memory of the shards that have items."""
-    root = shards.plan(**BIG)
+    root = shard_record.plan(**BIG)
     items = [item for item in map(str, range(400)) if root.number(item.encode()) in (3, 40)]
     with any_server.client() as client:
         f = ShardedBloomFilter(client, "big", **BIG)
@@ -169,11 +169,11 @@ def test_a_filter_of_fifty_billion_bits(any_server: Server) -> None:
 @pytest.mark.parametrize(("capacity", "rate"), [(1, 0.5), (10**6, 0.01), (10**10, 0.01), (10**10, 1e-9)])
 def test_default_shards_are_as_few_as_fit(layout: str, capacity: int, rate: float) -> None:
     """From 16 on, none has more than 2^30 bits, and one less would not do."""
-    root = shards.plan(capacity, rate, layout=layout)
-    assert root.head.num_bits <= shards.SHARD_BITS
-    if root.shards > shards.FEWEST_SHARDS:
-        fewer = shards.plan(capacity, rate, shards=root.shards - 1, layout=layout)
-        assert fewer.head.num_bits > shards.SHARD_BITS
+    root = shard_record.plan(capacity, rate, layout=layout)
+    assert root.head.num_bits <= shard_record.SHARD_BITS
+    if root.shards > shard_record.FEWEST_SHARDS:
+        fewer = shard_record.plan(capacity, rate, shards=root.shards - 1, layout=layout)
+        assert fewer.head.num_bits > shard_record.SHARD_BITS
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_info_is_of_the_whole(bloom: Any, client: redis.Redis) -> None:
     f.add_many(ITEMS)
     after = f.info()
     assert after.count == 400
-    assert after.num_bits == before.num_bits == 16 * shards.plan(10_000, 1e-6).head.num_bits
+    assert after.num_bits == before.num_bits == 16 * shard_record.plan(10_000, 1e-6).head.num_bits
     assert after.size_bytes == sum(client.strlen(key) for key in ["seen", *shard_keys(client)])
     assert after.generation == before.generation
     assert 90 < after.ttl <= 100
@@ -566,7 +566,7 @@ def test_reserve_takes_notice_of_a_lost_shard(bloom: Any, client: redis.Redis) -
     f.add_many(ITEMS)
     g.contains_many(ITEMS)
     lost = client.strlen(lose_one(client)) or sum(
-        shards.plan(10_000, 1e-6).number(i.encode()) == 3 for i in ITEMS
+        shard_record.plan(10_000, 1e-6).number(i.encode()) == 3 for i in ITEMS
     )
     with pytest.raises(FilterLostError):
         f.reserve()
@@ -614,7 +614,7 @@ def test_a_shard_that_was_made_and_not_recorded_is_taken(any_server: Server) -> 
     with any_server.client() as client:
         f = ShardedBloomFilter(client, "seen", **OPTIONS)
         f.reserve()
-        number = shards.plan(10_000, 1e-6).number(b"a")
+        number = shard_record.plan(10_000, 1e-6).number(b"a")
         opening: Any = f._operations._stored.shard(number).open()  # type: ignore[attr-defined]  # of a sharded one
         step = next(opening)
         while not (step[3] == b"seen" and step[6]):  # until it would record
@@ -762,7 +762,7 @@ def test_servers_are_asked_at_once(any_server: Server) -> None:
 @given(st.lists(st.one_of(st.text("abc", max_size=9), st.binary(max_size=9))), st.integers(1, 4096))
 def test_many_items_are_parted_as_one_is(items: list[str | bytes], count: int) -> None:
     """Each place stands once, under the shard that the item alone has, in order."""
-    root = shards.plan(1000, 0.01, shards=count)
+    root = shard_record.plan(1000, 0.01, shards=count)
     parted = root.parted(items)
     places = {i: number for number, own in parted.items() for i in own}
     assert places == {

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from bloomredis import arguments, layouts, sizing
+from bloomredis.bits import sizing
+from bloomredis.stored import planning
 
 
 @pytest.mark.parametrize(
@@ -26,12 +27,12 @@ def test_the_limit_of_one_key_is_named() -> None:
     assert sizing.num_bits(448_000_000, 0.01) <= sizing.MAX_BITS
 
 
-@pytest.mark.parametrize("layout", layouts.NAMES)
+@pytest.mark.parametrize("layout", planning.NAMES)
 def test_more_hashes_than_a_header_can_say_are_refused(layout: str) -> None:
     """An error rate that needs more than 255 is an error that names it."""
-    assert arguments.new_header(1000, 1e-70, layout).pack()
+    assert planning.new_header(1000, 1e-70, layout).pack()
     with pytest.raises(ValueError, match=r"error_rate 1e-100 needs .* at most 255"):
-        arguments.new_header(1000, 1e-100, layout)
+        planning.new_header(1000, 1e-100, layout)
 
 
 def test_an_empty_filter_counts_nothing() -> None:

@@ -11,21 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloomredis import FilterFullError, arguments, layouts
-from bloomredis.sizing import MAX_BITS
-from bloomredis.stack import Rotating, Scaling
+from bloomredis import FilterFullError
+from bloomredis.bits import layered
+from bloomredis.bits.sizing import MAX_BITS
+from bloomredis.stored import planning
+from bloomredis.stored.layer_record import Rotating, Scaling
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "stacks.json").read_text())
 KINDS: dict[str, Any] = {"scaling": Scaling, "rotating": Rotating}
 
 
 def scaling(ratio: float = 0.5) -> Scaling:
-    head = arguments.whole(1000, 1e-3, None, Scaling.kind)
+    head = planning.whole(1000, 1e-3, None, Scaling.kind)
     return Scaling(head=head, expansion=2, tightening_ratio=ratio).complete()
 
 
 def rotating(capacity: int = 1000, slices: int = 4) -> Rotating:
-    head = arguments.whole(capacity, 1e-3, None, Rotating.kind)
+    head = planning.whole(capacity, 1e-3, None, Rotating.kind)
     return Rotating(head=head, width=500_000, slices=slices).complete()
 
 
@@ -73,7 +75,7 @@ def test_the_rates_of_all_layers_stay_below_the_configured_one(ratio: float) -> 
     rates = [root.planned(number).error_rate for number in range(40)]
     assert rates == [pytest.approx(1e-3 * (1 - ratio) * ratio**j) for j in range(40)]
     assert sum(rates) < 1e-3
-    assert 0.85 < layouts.expected_error_rate(root.planned(9), 1000 * 2**9) / rates[9] < 0.92
+    assert 0.85 < planning.expected_error_rate(root.planned(9), 1000 * 2**9) / rates[9] < 0.92
 
 
 def test_layers_grow_up_to_what_a_key_can_hold() -> None:
@@ -100,7 +102,7 @@ def test_two_windows_of_items_stay_within_the_rate(slices: int) -> None:
     root = rotating(capacity=2_400_000, slices=slices)
     layer = root.planned(0)
     assert layer.capacity == 2_400_000 // slices
-    full, half = (layouts.expected_error_rate(layer, layer.capacity // part) for part in (1, 2))
+    full, half = (planning.expected_error_rate(layer, layer.capacity // part) for part in (1, 2))
     assert 2 * slices * full < 1e-3 * 1.01
     assert 4 * slices * half < 2 * slices * full
 
@@ -108,14 +110,14 @@ def test_two_windows_of_items_stay_within_the_rate(slices: int) -> None:
 @given(
     st.lists(st.text(max_size=20), min_size=1, max_size=30),
     st.lists(st.tuples(st.integers(1, 5000), st.floats(1e-12, 0.3)), min_size=1, max_size=6),
-    st.sampled_from(layouts.NAMES),
+    st.sampled_from(planning.NAMES),
 )
 def test_what_is_packed_for_all_layers(items: list[str], sizes: list[tuple[int, float]], name: str) -> None:
     """It is what is packed for each, one layer after the other, item after item; for one as for many."""
-    made = tuple(layouts.plan(name, capacity, error_rate) for capacity, error_rate in sizes)
+    made = tuple(planning.plan(name, capacity, error_rate) for capacity, error_rate in sizes)
     encoded = [item.encode() for item in items]
     wanted = [b"".join(layer.pack_one(item) for layer in made) for item in encoded]
-    stacked = layouts.Stacked(made)
+    stacked = layered.Stacked(made)
     assert stacked.pack(encoded) == b"".join(wanted)
     assert [stacked.pack_one(item) for item in encoded] == wanted
     assert {len(each) for each in wanted} == {stacked.item_bytes}

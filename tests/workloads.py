@@ -17,7 +17,8 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError, layouts
+from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
+from bloomredis.stored import planning
 
 ITEMS = [f"https://example.org/{i}" for i in range(20_000)]
 TASKS = 32
@@ -107,7 +108,7 @@ async def in_tasks(client: redis.asyncio.Redis, name: str, items: Sequence[str],
 
 def without_tokens(client: redis.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
     """Check and set with a script of one's own; where the connection fails ask again."""
-    layout = layouts.plan("classic", **SIZE)
+    layout = planning.plan("classic", **SIZE)
     script = client.register_script(PLAIN)
     told = []
     for item in items:

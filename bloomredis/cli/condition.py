@@ -7,8 +7,8 @@ from typing import Final
 from bloomredis.cli.facts import Facts
 from bloomredis.cli.findings import Finding, Findings, Severity
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError, ServerRefusedError
-from bloomredis.layouts import expected_error_rate
-from bloomredis.stored import Description
+from bloomredis.stored.base import Description
+from bloomredis.stored.planning import expected_error_rate
 
 SOON: Final = 3600.0  # seconds
 MUCH_WORSE: Final = 10  # times the false-positive rate that was asked for

@@ -12,6 +12,7 @@ from bloomredis import arguments
 from bloomredis.cli.findings import Finding, Severity
 from bloomredis.cli.output import write
 from bloomredis.cli.server import Url, connect, redacted
+from bloomredis.stored import planning
 
 if TYPE_CHECKING:
     from bloomredis.cli.facts import Facts
@@ -42,7 +43,7 @@ def doctor(
     Exit status: 0 nothing critical, 1 something critical, 2 bad usage, 3 no server, or it refuses to let
     the command in.
     """
-    planned = arguments.template(capacity, error_rate, None)
+    planned = planning.template(capacity, error_rate, None)
     if name is not None:
         arguments.name(name)
     from bloomredis.cli.checkup import checkup  # noqa: PLC0415 - for --help to be quick

@@ -17,10 +17,11 @@ from typing import Any, Final
 from redis.exceptions import ResponseError
 
 from bloomredis.cli.rights import Rights, one_line, rights
-from bloomredis.client import drive
+from bloomredis.drivers.sync import drive
 from bloomredis.errors import BloomError
-from bloomredis.header import Header
-from bloomredis.stored import Description, StoredFilter
+from bloomredis.stored.base import Description
+from bloomredis.stored.header import Header
+from bloomredis.stored.single import StoredFilter
 
 SETTINGS: Final = (
     "save",

@@ -11,7 +11,7 @@ import bloomredis
 from bloomredis import FilterMismatchError
 from bloomredis.cli.output import show
 from bloomredis.cli.server import Url, connect
-from bloomredis.header import KINDS
+from bloomredis.stored.header import KINDS
 
 
 def info(name: Annotated[str, typer.Argument(help="The filter's key.")], *, url: Url) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from bloomredis.cli.facts import Facts
 from bloomredis.cli.findings import Finding, Findings, Severity
-from bloomredis.stored import Description
+from bloomredis.stored.base import Description
 
 LITTLE_SHARE: Final = 0.1  # of maxmemory; less than this is soon used up
 

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from bloomredis import arguments, layouts, shards, sizing
+from bloomredis.bits import sizing
 from bloomredis.cli.output import show, write
-from bloomredis.shards import Root
+from bloomredis.stored import planning, shard_record
+from bloomredis.stored.shard_record import Root
 
 Fields = dict[str, int | float | str]
 
@@ -20,7 +21,7 @@ def plan(
     capacity: Annotated[int, typer.Option(help="Items that the filter is made for.")],
     error_rate: Annotated[float, typer.Option(help="False-positive rate at that many items.")],
     layout: Annotated[
-        str | None, typer.Option(help=f"One of {', '.join(layouts.NAMES)}; {layouts.DEFAULT} if not given.")
+        str | None, typer.Option(help=f"One of {', '.join(planning.NAMES)}; {planning.DEFAULT} if not given.")
     ] = None,
     count: Annotated[
         int | None, typer.Option("--shards", help="Plan a ShardedBloomFilter with so many shards.")
@@ -36,7 +37,7 @@ def plan(
         fields = _plan(capacity, rate, layout)
         sizes = {"memory": "size_bytes"}
     else:
-        fields = sharded_fields(shards.plan(capacity, rate, shards=count, layout=layout), nodes or 1)
+        fields = sharded_fields(shard_record.plan(capacity, rate, shards=count, layout=layout), nodes or 1)
         sizes = {"memory": "size_bytes", "memory_per_node": "bytes_per_node"}
     if as_json:
         write(json.dumps(fields).encode() + b"\n")
@@ -59,12 +60,12 @@ def sharded_fields(root: Root, nodes: int) -> Fields:
         "nodes": nodes,
         "shards_per_node": most,
         "bytes_per_node": each * most,
-        "size_bytes": each * root.shards + shards.ROOT_BYTES + 8 * root.shards,
+        "size_bytes": each * root.shards + shard_record.ROOT_BYTES + 8 * root.shards,
     }
 
 
 def _plan(capacity: int, error_rate: float, layout: str | None) -> Fields:
-    head = arguments.new_header(capacity, error_rate, layout)
+    head = planning.new_header(capacity, error_rate, layout)
     return {
         "layout": head.layout,
         "num_bits": head.num_bits,

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
-from bloomredis.receipts import beside
+from bloomredis.protocol.keys import beside
 
 NEEDED: Final = {
     # EVAL and EVALSHA, which cannot be run in a script, are tried by themselves.

@@ -25,10 +25,10 @@ def connect(url: str, *, retries: int = 0) -> Any:
     from redis.backoff import ExponentialBackoff  # noqa: PLC0415 - for --help to be quick
     from redis.retry import Retry  # noqa: PLC0415
 
-    from bloomredis import embedded  # noqa: PLC0415
+    from bloomredis.embedded import connecting  # noqa: PLC0415 - redis-py takes 0.1 s to import
 
     _check_userinfo(url)
-    return embedded.connect(url, retry=Retry(ExponentialBackoff(cap=1, base=0.05), retries))
+    return connecting.connect(url, retry=Retry(ExponentialBackoff(cap=1, base=0.05), retries))
 
 
 def scheme(url: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from bloomredis.cli.facts import Facts
 from bloomredis.cli.findings import Finding, Findings, Severity
-from bloomredis.receipts import beside
+from bloomredis.protocol.keys import beside
 
 SLOW: Final = 0.005  # seconds
 OLDEST_TESTED: Final = (6, 2)

@@ -16,9 +16,9 @@ from typing import ClassVar, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bloomredis import hashing
-from bloomredis.hashing import Item
-from bloomredis.probes import Scattered
+from bloomredis.bits import encoding
+from bloomredis.bits.batch import Scattered
+from bloomredis.bits.encoding import Item
 
 MAX_BITS: Final = 2**32
 """Bits of the longest Redis string, 512 MiB."""
@@ -109,7 +109,7 @@ class Bitmap(ABC):
 
         Raises `TypeError` for every other type, and `ValueError` for a str that UTF-8 cannot encode.
         """
-        return hashing.encode(item)
+        return encoding.encode(item)
 
     def encode_all(self, items: Sequence[Item]) -> Sequence[str | bytes]:
         """Return what stands for each item in a batch, in a form that `pack` takes."""

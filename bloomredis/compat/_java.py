@@ -10,8 +10,8 @@ import math
 import struct
 from typing import Final, SupportsIndex
 
-from bloomredis import hashing, sizing
-from bloomredis.hashing import Item
+from bloomredis.bits import encoding, sizing
+from bloomredis.bits.encoding import Item
 
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
@@ -91,7 +91,7 @@ def utf8(item: Item) -> bytes:
     A surrogate without its partner becomes a question mark; one with it is half of a character.
     """
     if not isinstance(item, str):
-        return hashing.encode(item)
+        return encoding.encode(item)
     try:
         return item.encode()
     except UnicodeEncodeError:

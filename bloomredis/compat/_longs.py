@@ -16,7 +16,7 @@ import numpy as np
 from mmh3 import hash64
 from numpy.typing import NDArray
 
-from bloomredis import hashing
+from bloomredis.bits import hashing
 from bloomredis.compat._bitmap import Bitmap, remainders
 
 Words = NDArray[np.uint64]

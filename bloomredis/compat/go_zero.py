@@ -10,7 +10,7 @@ from typing import ClassVar, Final, SupportsIndex
 
 from mmh3 import hash64
 
-from bloomredis import sizing
+from bloomredis.bits import sizing
 from bloomredis.compat import _murmur3
 from bloomredis.compat._bitmap import Bitmap, half_full, remainders
 

@@ -15,10 +15,10 @@ from typing import ClassVar, Final, SupportsIndex
 import numpy as np
 from mmh3 import hash64
 
-from bloomredis import sizing
+from bloomredis.bits import sizing
+from bloomredis.bits.encoding import Item
 from bloomredis.compat import _java, _longs
 from bloomredis.compat._bitmap import MAX_BITS, half_full, remainders, reversed_bits
-from bloomredis.hashing import Item
 
 STRATEGIES: Final = ("MITZ_32", "MITZ_64")
 """By the ordinal that the stream begins with; Guava's own names have MURMUR128_ before them."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import ClassVar, Final, SupportsIndex
 from zlib import crc32
 
-from bloomredis import sizing
+from bloomredis.bits import sizing
 from bloomredis.compat._bitmap import MAX_BITS, Bitmap, half_full
 
 _MASK: Final = 0x7FFFFFFF

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import ClassVar, SupportsIndex
 
-from bloomredis import sizing
+from bloomredis.bits import sizing
+from bloomredis.bits.encoding import Item
 from bloomredis.compat import _java
 from bloomredis.compat._longs import Mitz64
-from bloomredis.hashing import Item
 
 
 class RedisBitmaps(Mitz64):

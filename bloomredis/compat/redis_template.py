@@ -14,10 +14,10 @@ from typing import ClassVar, SupportsIndex, cast
 import numpy as np
 from mmh3 import hash64
 
-from bloomredis import hashing, sizing
+from bloomredis.bits import encoding, sizing
+from bloomredis.bits.encoding import Item
 from bloomredis.compat import _java, _longs
 from bloomredis.compat._bitmap import Bitmap
-from bloomredis.hashing import Item
 
 
 @cache
@@ -54,7 +54,7 @@ class RedisTemplate(Bitmap):
         """
         if not isinstance(item, str):
             try:
-                item = hashing.encode(item).decode()
+                item = encoding.encode(item).decode()
             except UnicodeDecodeError as error:
                 raise ValueError(
                     f"item {item!r} is no UTF-8 ({error.reason}), and redis_template hashes text alone"

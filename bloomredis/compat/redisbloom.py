@@ -15,7 +15,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from bloomredis.compat import _murmur2
 from bloomredis.compat._bitmap import Bitmap, reversed_bits
-from bloomredis.receipts import beside
+from bloomredis.protocol.keys import beside
 
 NOROUND: Final = 1
 ENTS_IS_BITS: Final = 2

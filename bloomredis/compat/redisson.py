@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Final, SupportsIndex
 
-from bloomredis import sizing
+from bloomredis.bits import sizing
+from bloomredis.bits.encoding import Item
 from bloomredis.compat import _highwayhash, _java, _longs
 from bloomredis.compat._bitmap import Bitmap
-from bloomredis.hashing import Item
 
 _KEY: Final = (0x9E3779B97F4A7C15, 0xF39CC0605CEDC834, 0x1082276BF3A27251, 0xF86C6A11D0C18E95)
 _MAX_SIZE: Final = 2 * _java.MAX_INT

@@ -10,13 +10,13 @@ from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
 import bloomredis.asyncio
-from bloomredis import client as sync
-from bloomredis import transfer
-from bloomredis.binding import is_asyncio
 from bloomredis.compat.guava import Guava, read_guava, write_guava
 from bloomredis.compat.redisbloom import read_redisbloom
+from bloomredis.drivers import aio, filters, sync
+from bloomredis.drivers.binding import is_asyncio
 from bloomredis.errors import FilterMismatchError
-from bloomredis.protocol import Op
+from bloomredis.protocol.steps import Op
+from bloomredis.stored import restore
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def from_guava(client: Any, name: str, data: bytes) -> Any:
     """
     layout, bits = read_guava(bytes(data))
     made = _filters(client)(client, name, layout=layout)
-    return _run(client, transfer.place(name, layout.key(name).encode(), bits), made)
+    return _run(client, restore.place(name, layout.key(name).encode(), bits), made)
 
 
 def to_guava(filter_: Any) -> Any:
@@ -66,7 +66,7 @@ def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]])
         placed: list[bytes] = []
         try:
             for (key, _), link in zip(layout.links(name), reversed(chain.links), strict=True):
-                yield from transfer.place(name, key.encode(), link.bits)
+                yield from restore.place(name, key.encode(), link.bits)
                 placed.append(key.encode())
         except FilterMismatchError:
             if placed:
@@ -77,12 +77,12 @@ def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]])
 
 
 def _filters(client: Any) -> Any:
-    return bloomredis.asyncio.BloomFilter if is_asyncio(client) else sync.BloomFilter
+    return bloomredis.asyncio.BloomFilter if is_asyncio(client) else filters.BloomFilter
 
 
 def _run(client: Any, operation: Op[object], answer: T) -> T | Coroutine[Any, Any, T]:
     async def later() -> T:
-        await bloomredis.asyncio.drive(client, operation)
+        await aio.drive(client, operation)
         return answer
 
     if is_asyncio(client):

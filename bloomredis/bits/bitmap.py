@@ -1,0 +1,63 @@
+"""A copy of a filter's bits in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bloomredis.bits.batch import AT_ONCE
+from bloomredis.bits.layout import Layout
+
+_MASKS: Final = tuple(0x80 >> bit for bit in range(8))
+
+
+class Bits:
+    """The bits of a filter, without its header, tested as `layout` says."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.bytes = bytearray((layout.num_bits + 7) // 8)
+        self.array = np.frombuffer(self.bytes, dtype=np.uint8)
+
+    def __getstate__(self) -> tuple[Layout, bytearray]:
+        return self.layout, self.bytes
+
+    def __setstate__(self, state: tuple[Layout, bytearray]) -> None:
+        self.layout, self.bytes = state
+        self.array = np.frombuffer(self.bytes, dtype=np.uint8)
+
+    def unite(self, first: int, piece: bytes) -> None:
+        """Or a piece of the filter into this copy, from byte `first` on."""
+        self.array[first : first + len(piece)] |= np.frombuffer(piece, dtype=np.uint8)
+
+    def has(self, encoded: bytes) -> bool:
+        """Return whether all bits of an item are set."""
+        data = self.bytes
+        for offset in self.layout.probes(encoded):  # noqa: SIM110 - half as long as all() of a generator
+            if not data[offset >> 3] & _MASKS[offset & 7]:
+                return False
+        return True
+
+    def has_many(self, encoded: Sequence[str | bytes]) -> NDArray[np.bool_]:
+        """Return of each item whether all its bits are set."""
+        there = np.ones(len(encoded), dtype=np.bool_)
+        for start in range(0, len(encoded), AT_ONCE):
+            places = self.layout.hashed(encoded[start : start + AT_ONCE]).places()
+            there[start + places.missing(self.array)] = False
+        return there
+
+    def add(self, encoded: bytes) -> None:
+        """Set the bits of an item that is in the filter."""
+        for offset in self.layout.probes(encoded):
+            self.bytes[offset >> 3] |= _MASKS[offset & 7]
+
+    def add_many(self, encoded: Sequence[str | bytes]) -> None:
+        """Set the bits of items that are in the filter."""
+        self.layout.hashed(encoded).places().set(self.array)
+
+    def ones(self) -> int:
+        """Return how many bits are set."""
+        return int.from_bytes(self.bytes, "big").bit_count()

@@ -1,0 +1,17 @@
+"""Numbers that the format fixes (lua/FORMAT.md)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HEADER_BYTES: Final = 64
+HEADER_BITS: Final = 8 * HEADER_BYTES
+
+MAX_HASHES: Final = 255
+"""The most hashes an item: the header has one byte for their number."""
+BLOCK_BITS: Final = 256
+"""Size of a block in the blocked layout."""
+MAX_BITS_A_BLOCK: Final = 12
+"""The most bits that an item sets in a block: a digest has so many bytes left for them."""
+COUNTER_BITS: Final = 4
+"""Size of a counter in a filter that counts."""

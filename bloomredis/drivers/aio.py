@@ -1,0 +1,151 @@
+"""Executes the steps of operations with an asyncio client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Generator,
+    Sequence,
+)
+from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from bloomredis.protocol import cluster
+from bloomredis.protocol.steps import (
+    At,
+    Command,
+    Once,
+    Read,
+    Several,
+    Step,
+    Together,
+    commands_of,
+    regrouped,
+)
+
+T = TypeVar("T")
+
+
+class AsyncClient(Protocol):
+    """What is needed of a client."""
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send one command and return its reply."""
+
+    def pipeline(self, *, transaction: bool) -> Any:
+        """Return a pipeline, which sends several commands over one connection."""
+
+
+async def drive(
+    client: AsyncClient,
+    operation: Generator[Any, Any, T],
+    execute: Callable[[Any, Any], Awaitable[Any]] | None = None,
+) -> T:
+    """Execute an operation's commands until it has its answer."""
+    execute = execute or _execute
+    try:
+        step = next(operation)
+        while True:
+            try:
+                reply = await execute(client, step)
+            except Exception as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(reply)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    finally:
+        operation.close()  # it learns at once that it was interrupted or cancelled
+
+
+async def _execute(client: AsyncClient, step: Step) -> Any:
+    if isinstance(step, Together):
+        return await _together(client, step.steps)
+    if isinstance(step, At):
+        return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
+    if cluster.is_cluster(type(client)):
+        return await drive(client, cluster.run(client, step), _act)
+    if isinstance(step, Several):
+        together = [each for one in step.steps for each in commands_of(one)]
+        return regrouped(step.steps, await _execute(client, together))
+    if isinstance(step, Read):
+        step = step.command
+    elif isinstance(step, Once):
+        step = step.step
+    if isinstance(step, tuple):
+        return await client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
+    pipe = client.pipeline(transaction=False)
+    for command in step:
+        pipe.execute_command(*command, NEVER_DECODE=True)
+    return await pipe.execute(raise_on_error=False)
+
+
+async def _together(client: AsyncClient, steps: Sequence[Step]) -> list[Any]:
+    return await _at_once([_execute(client, step) for step in steps])
+
+
+async def _at_once(calls: Sequence[Awaitable[Any]]) -> list[Any]:
+    told = await asyncio.gather(*calls, return_exceptions=True)
+    for reply in told:
+        if isinstance(reply, BaseException) and not isinstance(reply, Exception):
+            raise reply  # one of them was cancelled from outside
+    return told
+
+
+async def _act(client: Any, act: cluster.Act) -> Any:
+    """Perform an act on a cluster."""
+    if isinstance(act, cluster.Send):
+        return await _send(act)
+    if isinstance(act, cluster.SendAll):
+        return await _at_once([_send(send) for send in act.sends])
+    if isinstance(act, cluster.Pause):
+        return await asyncio.sleep(act.seconds)
+    if isinstance(act, cluster.Learn):
+        return await _learn(client, act)
+    if isinstance(act, cluster.Refresh):
+        return await client.nodes_manager.initialize()
+    await client.initialize()  # reads the map, unless it was
+    return cluster.look_up(client, act)
+
+
+_learning: Final[WeakKeyDictionary[Any, dict[Any, asyncio.Future[Any]]]] = WeakKeyDictionary()
+"""What clients are about to learn, by the keys."""
+
+
+async def _learn(client: Any, act: cluster.Learn) -> None:
+    # All tasks that wait for a filter are told at once that it has moved.  They learn together, since
+    # a client that is redirected often enough closes its connections, those of other tasks too.
+    under_way = _learning.setdefault(client, {})
+    if act.key not in under_way:
+        probe = cluster.probe(client, act)
+        if probe is None:
+            return
+        learning = asyncio.ensure_future(client.execute_command(*probe))
+        under_way[act.key] = learning
+
+        def learnt(done: asyncio.Future[Any]) -> None:
+            del under_way[act.key]
+            _ = done.cancelled() or done.exception()  # which each of those who wait is told, if any does
+
+        learning.add_done_callback(learnt)
+    await asyncio.shield(under_way[act.key])
+
+
+async def _send(act: cluster.Send) -> list[Any]:
+    if len(act.commands) == 1:
+        return [await act.node.execute_command(*act.commands[0], NEVER_DECODE=True)]
+    queued = [_Queued(command) for command in act.commands]
+    await act.node.execute_pipeline(queued)
+    return [each.result for each in queued]
+
+
+class _Queued:
+    """A command, as the nodes of an asyncio cluster client want it for a pipeline."""
+
+    def __init__(self, command: Command) -> None:
+        self.args = command
+        self.kwargs: dict[str, Any] = {"NEVER_DECODE": True}
+        self.result: Any = None

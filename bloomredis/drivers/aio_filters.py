@@ -1,0 +1,307 @@
+"""The public classes over asyncio clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Sequence,
+)
+from datetime import timedelta
+from itertools import compress
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from bloomredis.arguments import listed
+from bloomredis.bits.encoding import Item
+from bloomredis.drivers.aio import AsyncClient, T, drive
+from bloomredis.drivers.batches import async_batches
+from bloomredis.drivers.binding import Bound, built_by, documented_by, presented_as
+from bloomredis.drivers.coalescing import MOST_ITEMS
+from bloomredis.drivers.tasks import _Carriage
+from bloomredis.errors import BatchInterruptedError
+from bloomredis.operations.claims import ClaimView, Held
+from bloomredis.operations.counting import CountingOperations
+from bloomredis.operations.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
+from bloomredis.operations.partitioned import operations
+from bloomredis.operations.pipelines import AnyPipeline
+from bloomredis.operations.rotating import RotatingOperations
+from bloomredis.operations.scaling import ScalingOperations
+from bloomredis.operations.sharded import ShardedOperations
+from bloomredis.protocol.steps import (
+    Op,
+)
+
+__all__ = [
+    "BloomFilter",
+    "Claim",
+    "CountingBloomFilter",
+    "RotatingBloomFilter",
+    "ScalingBloomFilter",
+    "ShardedBloomFilter",
+]
+
+P = ParamSpec("P")
+I = TypeVar("I", bound=Item)  # noqa: E741 - the items
+
+
+def run(
+    operation: Callable[Concatenate[Any, P], Op[T]],
+) -> Callable[Concatenate[BloomFilter, P], Coroutine[Any, Any, T]]:
+    """Return the coroutine method that executes an operation."""
+
+    async def method(self: BloomFilter, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        call: Op[T] = getattr(self._operations, operation.__name__)(*args, **kwargs)
+        return await drive(self._client, call)
+
+    presented_as(operation, method)
+    return method
+
+
+class Claim(ClaimView):
+    __doc__ = ClaimView.__doc__
+
+    def __init__(self, client: AsyncClient, operations: FilterOperations, held: Held) -> None:
+        super().__init__(held)
+        self._client = client
+        self._operations = operations
+
+    @documented_by(FilterOperations.commit)
+    async def commit(self) -> None:
+        await drive(self._client, self._operations.commit(self._held))
+
+    @documented_by(FilterOperations.release)
+    async def release(self) -> None:
+        await drive(self._client, self._operations.release(self._held))
+
+    @documented_by(FilterOperations.extend)
+    async def extend(self, lease: float | timedelta) -> None:
+        await drive(self._client, self._operations.extend(self._held, lease))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        if kind is None and self:
+            await self.commit()
+        elif self:
+            try:
+                await self.release()
+            except Exception as failure:
+                self._not_released(failure)
+
+
+class Claiming:
+    """A claim on its way: await it, or enter it with `async with`."""
+
+    def __init__(self, claiming: Coroutine[Any, Any, Claim]) -> None:
+        self._claiming = claiming
+
+    def __await__(self) -> Generator[Any, Any, Claim]:
+        return self._claiming.__await__()
+
+    async def __aenter__(self) -> Claim:
+        self._claim = await self._claiming
+        return self._claim
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        await self._claim.__aexit__(kind, error, traceback)
+
+
+class BloomFilter(Bound[AsyncClient, FilterOperations]):
+    __doc__ = FilterOperations.__doc__
+
+    _operations_class: ClassVar[type[FilterOperations]] = FilterOperations
+    _is_asyncio = True
+
+    @built_by(FilterOperations, operations)
+    def __init__(self, client: AsyncClient, operations: FilterOperations) -> None:
+        Bound.__init__(self, client, operations)
+
+    def _bind(self) -> None:
+        operations = self._operations
+        self._coalesce = operations.coalesce is not False
+        self._adds = _Carriage(self._client, operations, lambda items: operations.add_encoded(items, items))
+        self._tests = _Carriage(self._client, operations, operations.contains_encoded)
+
+    @classmethod
+    async def open(cls, client: AsyncClient, name: str) -> Self:
+        """Return a filter whose parameters are read from the server.
+
+        :raises FilterNotFoundError: there is none.
+        """
+        opened = cls.__new__(cls)
+        Bound.__init__(opened, client, cls._operations_class.unopened(name))
+        await opened.reserve()
+        return opened
+
+    @documented_by(FilterOperations.add)
+    async def add(self, item: Item, *, token: str | None = None) -> bool:
+        operations = self._operations
+        if token is None and operations.known(item):
+            return False
+        if token is not None or not self._coalesce:
+            return await drive(self._client, operations.add(item, token=token))
+        answer: bool = await self._adds.carry((operations.hashable(item),), None, operations.add, item)
+        return answer
+
+    @documented_by(FilterOperations.contains)
+    async def contains(self, item: Item) -> bool:
+        operations = self._operations
+        if operations.known(item):
+            return True
+        if not self._coalesce:
+            return await drive(self._client, operations.contains(item))
+        answer: bool = await self._tests.carry((operations.hashable(item),), None, operations.contains, item)
+        return answer
+
+    @documented_by(FilterOperations.add_many)
+    async def add_many(self, items: Iterable[Item]) -> list[bool]:
+        operations, batch = self._operations, listed(items)
+        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
+            return await drive(self._client, operations.add_many(batch))
+        encoded = [operations.hashable(item) for item in batch]
+        answers: list[bool] = await self._adds.carry(encoded, batch, operations.add_many, batch)
+        return answers
+
+    @documented_by(FilterOperations.contains_many)
+    async def contains_many(self, items: Iterable[Item]) -> list[bool]:
+        operations, batch = self._operations, listed(items)
+        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
+            return await drive(self._client, operations.contains_many(batch))
+        encoded = [operations.hashable(item) for item in batch]
+        answers: list[bool] = await self._tests.carry(encoded, batch, operations.contains_many, batch)
+        return answers
+
+    async def dedupe(self, items: Iterable[I] | AsyncIterable[I]) -> AsyncIterator[I]:
+        """Yield those of the items that were new, in order, as they are read.
+
+        The items are sent in batches of up to 1,000, so that many are added before the first of them
+        is yielded.  Where a batch is interrupted, its items that are known to be new are yielded
+        before the error is raised; `error.rest` has those without an answer.
+        """
+        async for batch in async_batches(items, DEDUPE_ITEMS):
+            try:
+                answers = await self.add_many(batch)
+            except BatchInterruptedError as error:
+                for item in compress(batch, error.results):
+                    yield item
+                raise
+            for item in compress(batch, answers):
+                yield item
+
+    @documented_by(FilterOperations.load)
+    async def load(
+        self,
+        items: Iterable[Item] | AsyncIterable[Item],
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        operations, loop = self._operations, asyncio.get_running_loop()
+        load = operations.loading(await drive(self._client, operations.opened()))
+        done = 0
+
+        async def send() -> None:
+            nonlocal done
+            done += load.items
+            opened = await drive(self._client, operations.load(load))
+            added = await loop.run_in_executor(None, load.finish)
+            await drive(self._client, operations.tally(opened, added))
+            if progress is not None:
+                progress(done)
+
+        # What takes long here is left to a thread: the loop has other things to do.
+        async for batch in async_batches(items, LOAD_ITEMS):
+            await loop.run_in_executor(None, load.take, batch)
+            if load.is_full:
+                await send()
+        if load.items:
+            await send()
+        return done
+
+    @documented_by(FilterOperations.claim)
+    def claim(self, item: Item, lease: float | timedelta = 30.0) -> Claiming:
+        return Claiming(drive(self._client, self._operations.claim(item, lease, self._claim)))
+
+    @documented_by(FilterOperations.claim_many)
+    async def claim_many(self, items: Iterable[Item], lease: float | timedelta = 30.0) -> list[Claim]:
+        return await drive(self._client, self._operations.claim_many(items, lease, self._claim))
+
+    def _claim(self, held: Held) -> Claim:
+        return Claim(self._client, self._operations, held)
+
+    async def queue_add(self, pipe: AnyPipeline, item: Item) -> None:
+        """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
+
+        In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
+        its own client.
+        """
+        opened = await drive(self._client, self._operations.opened(item))
+        self._operations.queue_add(opened, pipe, item)
+
+    async def queue_contains(self, pipe: AnyPipeline, item: Item) -> None:
+        """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
+        opened = await drive(self._client, self._operations.opened(item))
+        self._operations.queue_contains(opened, pipe, item)
+
+    reserve = run(FilterOperations.reserve)
+    info = run(FilterOperations.info)
+    approximate_count = run(FilterOperations.approximate_count)
+    snapshot = run(FilterOperations.snapshot)
+    clear = run(FilterOperations.clear)
+    delete = run(FilterOperations.delete)
+    expire = run(FilterOperations.expire)
+
+
+class ScalingBloomFilter(BloomFilter):
+    __doc__ = ScalingOperations.__doc__
+    _operations_class = ScalingOperations
+
+    @built_by(ScalingOperations)
+    def __init__(self, client: AsyncClient, operations: ScalingOperations) -> None:
+        Bound.__init__(self, client, operations)
+
+
+class RotatingBloomFilter(BloomFilter):
+    __doc__ = RotatingOperations.__doc__
+    _operations_class = RotatingOperations
+
+    @built_by(RotatingOperations)
+    def __init__(self, client: AsyncClient, operations: RotatingOperations) -> None:
+        Bound.__init__(self, client, operations)
+
+
+class ShardedBloomFilter(BloomFilter):
+    __doc__ = ShardedOperations.__doc__
+    _operations_class = ShardedOperations
+
+    @built_by(ShardedOperations)
+    def __init__(self, client: AsyncClient | Sequence[AsyncClient], operations: ShardedOperations) -> None:
+        operations.over(len(client) if isinstance(client, list | tuple) else 1)
+        Bound.__init__(self, cast("AsyncClient", client), operations)
+
+    @classmethod
+    async def open(cls, client: AsyncClient | Sequence[AsyncClient], name: str) -> Self:
+        """Return a filter whose parameters are read from the server.
+
+        :raises FilterNotFoundError: there is none.
+        :raises FilterLostError: the root is there and a shard is not; a filter that is made with the
+            constructor goes on without it after `reserve()`.
+        """
+        opened = cls(client, name)
+        await opened.reserve()
+        return opened
+
+
+class CountingBloomFilter(BloomFilter):
+    __doc__ = CountingOperations.__doc__
+    _operations_class = CountingOperations
+
+    @built_by(CountingOperations)
+    def __init__(self, client: AsyncClient, operations: FilterOperations) -> None:
+        Bound.__init__(self, client, operations)
+
+    remove = run(CountingOperations.remove)

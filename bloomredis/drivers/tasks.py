@@ -1,0 +1,150 @@
+"""Group commit for asyncio tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Sequence,
+)
+from typing import Any, Final
+
+from bloomredis.drivers.aio import AsyncClient, T, drive
+from bloomredis.drivers.coalescing import MOST_ITEMS, Waiting, gathered, outcomes, take
+from bloomredis.operations.filter import FilterOperations
+from bloomredis.protocol.steps import (
+    Op,
+)
+
+MOST_UNDER_WAY: Final = 2
+"""Batches under way at once: one in the server while the next is packed and the last handed out."""
+
+FEWEST_ITEMS: Final = 64
+"""Items worth a batch of their own while another is under way: each batch costs this process some 150 µs."""
+
+
+class _Passenger(Waiting):
+    """How a task waits."""
+
+    __slots__ = ("future",)
+
+    def __init__(
+        self, items: Sequence[str | bytes], source: Sequence[Any] | None, future: asyncio.Future[Any]
+    ) -> None:
+        self.items = items
+        self.source = source
+        self.future = future
+
+
+class _Carriage:
+    """Carries the calls of one verb; those that find others under way travel together."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        operations: FilterOperations,
+        verb: Callable[[list[str | bytes]], Op[list[bool]]],
+    ) -> None:
+        self._client = client
+        self._operations = operations
+        self._verb = verb
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def carry(
+        self,
+        items: Sequence[str | bytes],
+        source: Sequence[Any] | None,
+        alone: Callable[[Any], Op[Any]],
+        argument: object,
+    ) -> Awaitable[Any]:
+        """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._enter(loop)
+        if self._batches == 0 and not self._queue and not self._scheduled:
+            return self._travel_alone(items, alone(argument))
+        future: asyncio.Future[Any] = loop.create_future()
+        self._queue.append(_Passenger(items, source, future))
+        if not self._scheduled:
+            self._schedule()
+        return future
+
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            raise RuntimeError(
+                f"the filter {self._operations.name!r} is in use in another event loop; "
+                "make a client in this one and use filter.with_client(client)"
+            )
+        self._loop = loop
+        self._queue: deque[_Passenger] = deque()
+        self._items: set[str | bytes] = set()  # under way, in so many batches:
+        self._batches = 0
+        self._scheduled = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def _travel_alone(self, items: Sequence[str | bytes], operation: Op[T]) -> T:
+        self._take_off(items)
+        try:
+            return await drive(self._client, operation)
+        finally:
+            self._batches -= 1
+            self._items.difference_update(items)
+            if self._queue:
+                self._schedule()
+
+    async def _travel(self, batch: list[_Passenger], items: list[str | bytes]) -> None:
+        answers: list[bool] | Exception
+        try:
+            try:
+                answers = await drive(self._client, self._verb(items))
+            except Exception as error:
+                answers = error
+            for passenger, outcome in outcomes(self._operations, batch, answers):
+                future = passenger.future
+                if future.done():
+                    continue
+                if isinstance(outcome, Exception):
+                    future.set_exception(outcome)
+                else:
+                    future.set_result(outcome)
+        except BaseException:
+            for passenger in batch:
+                passenger.future.cancel()
+            raise
+        finally:
+            self._land(items)  # last, so that those who are told now come back before the next departure
+
+    def _take_off(self, items: Sequence[str | bytes]) -> None:
+        self._batches += 1
+        self._items.update(items)
+
+    def _land(self, items: Sequence[str | bytes]) -> None:
+        self._batches -= 1
+        self._items.difference_update(items)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        # Departure is left to the end of the loop's turn, so that all tasks that are being woken up
+        # now get on board.
+        if not self._scheduled and self._batches < MOST_UNDER_WAY:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._depart)
+
+    def _depart(self) -> None:
+        self._scheduled = False
+        while self._queue and self._batches < MOST_UNDER_WAY:
+            # Half of all calls, so that two halves take turns in the server and here.
+            half = max(FEWEST_ITEMS, (len(self._queue) + len(self._items) + 1) // 2)
+            if self._batches and len(self._queue) < half:
+                return  # the landing of the others schedules the next departure
+            taken = take(self._queue, min(MOST_ITEMS, half), self._items)
+            if not taken:
+                return  # the landing of what bars it schedules the next departure
+            if batch := [passenger for passenger in taken if not passenger.future.done()]:
+                items = gathered(batch)
+                self._take_off(items)
+                task = asyncio.get_running_loop().create_task(self._travel(batch, items))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)

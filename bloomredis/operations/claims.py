@@ -1,0 +1,219 @@
+"""How a worker holds an item while it works on it: check and set in two steps, without I/O.
+
+A claim is a key of its own in the filter's hash slot, which names the owner and expires with the
+lease.  Whether an item is done, held by another worker or free is decided in one script, and so is a
+commit: the item's bits are set and its claim is dropped together, or neither.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar
+
+from mmh3 import hash_bytes
+
+from bloomredis.errors import ClaimLostError, interruptible
+from bloomredis.protocol import calls, scripts
+from bloomredis.protocol.keys import as_bytes, beside
+from bloomredis.protocol.receipts import Lane, Receipts
+from bloomredis.protocol.replies import Unanswered
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.base import Opened, Outdated, Stored
+
+State = Literal["claimed", "done", "busy", "released", "lost"]
+C = TypeVar("C")
+
+_CLAIM, _COMMIT, _RELEASE, _EXTEND = map(scripts.load, ("claim", "commit", "release", "extend"))
+_STATES: Final[dict[str, State]] = {"c": "claimed", "d": "done", "b": "busy"}
+_OWNER_BYTES: Final = 16
+_MOST_ITEMS: Final = 200
+"""Items that one script claims: each costs it two more commands than its probes."""
+
+_MOST_DOUBTS: Final = 100_000
+_AGAIN: Final = "a second call on the same object answers as this one would have"
+_log = logging.getLogger("bloomredis")
+
+
+@dataclass(slots=True)
+class Held:
+    """What this worker knows of its claim on an item."""
+
+    item: Any
+    state: State
+    key: bytes
+    encoded: bytes
+    value: bytes  # what the key holds while the claim is ours: the filter's generation and the owner
+    lane: Lane | None = field(default=None, repr=False)  # of a commit that has no answer yet
+
+
+class Claims:
+    """The claims that one filter object makes."""
+
+    def __init__(self, stored: Stored, receipts: Receipts, *, retry_safe: bool) -> None:
+        self._stored = stored
+        self._receipts = receipts
+        self._retry_safe = retry_safe
+        self._prefix = beside(stored.key) + b"claim:"
+        self._doubts: dict[bytes, bytes] = {}  # owners in calls without an answer, by the claim's key
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_doubts": {}}  # another process owns nothing
+
+    def claim(self, encoded: bytes, item: Any, lease: int, make: Callable[[Held], C]) -> Op[C]:
+        """Claim an item for `lease` ms; return what `make` makes of what is known of it."""
+        while True:
+            opened = self._stored.opened or (yield from self._stored.open())
+            try:
+                (held,) = yield from self._claim(
+                    opened, [encoded], [item], opened.layout.pack_one(encoded), lease
+                )
+            except Outdated:
+                continue
+            return make(held)
+
+    def claim_many(
+        self, encoded: Sequence[str | bytes], items: Sequence[Any], lease: int, make: Callable[[Held], C]
+    ) -> Op[list[C]]:
+        """Claim items, which have been encoded, some in each script."""
+        claims: list[C] = []
+        with interruptible("claim_many", claims, items):
+            while len(claims) < len(items):
+                opened = self._stored.opened or (yield from self._stored.open())
+                run = slice(len(claims), len(claims) + min(_MOST_ITEMS, opened.items))
+                packed = opened.layout.pack(encoded[run])
+                try:
+                    held = yield from self._claim(opened, encoded[run], items[run], packed, lease)
+                except Outdated:
+                    continue
+                claims += map(make, held)
+        return claims
+
+    def _claim(
+        self, opened: Opened, encoded: Sequence[str | bytes], items: Sequence[Any], packed: bytes, lease: int
+    ) -> Op[list[Held]]:
+        """Claim packed items in one script.
+
+        The owner of an item in a call that was not answered is its owner in the next call.
+        """
+        keys = [self._prefix + hash_bytes(item).hex().encode() for item in encoded]
+        owners = [self._doubts.pop(key, b"") or os.urandom(_OWNER_BYTES) for key in keys]
+        try:
+            reply = yield from self._stored.run(_CLAIM, opened, (packed, lease, b"".join(owners)), keys)
+        except (Exception, GeneratorExit) as error:
+            if len(self._doubts) < _MOST_DOUBTS:
+                for key, owner in zip(keys, owners, strict=True):
+                    self._doubts.setdefault(key, owner)
+            if isinstance(error, Unanswered):
+                raise error.public(self._stored.name, _AGAIN) from error
+            raise
+        # A filter that was lost may have been made anew for the call.
+        generation = (self._stored.opened or opened).generation
+        states = reply if isinstance(reply, str) else reply.decode()
+        return [
+            Held(item, _STATES[state], key, as_bytes(code), generation + owner)
+            for item, state, key, code, owner in zip(items, states, keys, encoded, owners, strict=True)
+        ]
+
+    def commit(self, held: Held) -> Op[None]:
+        """Put the item into the filter and drop the claim."""
+        if held.state == "done":
+            return
+        self._check(held)
+        while True:
+            try:
+                return (yield from self._commit(held))
+            except Outdated:
+                continue
+
+    def _commit(self, held: Held) -> Op[None]:
+        opened = self._stored.opened or (yield from self._stored.open())
+        if not held.value.startswith(opened.generation):
+            raise self._lost(held)
+        owner = held.value[-_OWNER_BYTES:]
+        keys, arguments = [held.key], [opened.layout.pack_one(held.encoded), owner]
+        if self._retry_safe:
+            if held.lane is None:
+                held.lane = self._receipts.take()
+                held.lane.next_call()
+            keys.append(held.lane.key)
+            arguments.append(b"%d" % held.lane.calls)
+        try:
+            reply = yield from self._stored.run(_COMMIT, opened, arguments, keys, again=self._retry_safe)
+        except Unanswered as unanswered:
+            raise unanswered.public(self._stored.name, _AGAIN) from unanswered
+        if held.lane is not None:
+            self._receipts.give_back(held.lane)
+            held.lane = None
+        if reply != 1:
+            raise self._lost(held)
+        held.state = "done"
+
+    def release(self, held: Held) -> Op[None]:
+        """Give the item back; nothing happens if it is not held any more."""
+        if held.state == "claimed":
+            yield from self._call(_RELEASE, held, [])
+            held.state = "released"
+
+    def extend(self, held: Held, lease: int) -> Op[None]:
+        """Hold the item for `lease` ms from now."""
+        self._check(held)
+        if (yield from self._call(_EXTEND, held, [lease])) != 1:
+            raise self._lost(held)
+
+    def claim_again(self, held: Held) -> None:
+        """Let the next claim of the item find this one."""
+        if held.state == "claimed":
+            self._doubts.setdefault(held.key, held.value[-_OWNER_BYTES:])
+
+    def _call(self, script: scripts.Script, held: Held, arguments: list[int]) -> Op[Any]:
+        try:
+            return (yield from calls.call(script, [held.key], [held.value, *arguments], self._stored.wait))
+        except Unanswered as unanswered:
+            raise unanswered.public(self._stored.name, _AGAIN) from unanswered
+
+    def _check(self, held: Held) -> None:
+        if held.state != "claimed":
+            raise ClaimLostError(f"{held.item!r} is not held by this worker: its state is {held.state!r}")
+
+    def _lost(self, held: Held) -> ClaimLostError:
+        held.state = "lost"
+        return ClaimLostError(
+            f"the claim on {held.item!r} ran out or its filter was cleared, and another worker may have it; "
+            "nothing was changed: take a longer lease, or extend() it in time"
+        )
+
+
+class ClaimView:
+    """An item that this worker may hold: true if it does.
+
+    `state` is `"claimed"` (this worker holds the item until the lease runs out), `"done"` (it is in the
+    filter) or `"busy"` (another worker holds it); after a call `"released"` or `"lost"`.  As a context
+    manager it commits on a clean exit and releases the item on an exception; where the item is not
+    held it does nothing, so test it first: ``with f.claim(x) as claim: if claim: ...``.
+    """
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+
+    @property
+    def item(self) -> Any:
+        """The item as it was given."""
+        return self._held.item
+
+    @property
+    def state(self) -> State:
+        """Whether this worker holds the item, and if not, why."""
+        return self._held.state
+
+    def __bool__(self) -> bool:
+        return self._held.state == "claimed"
+
+    def __repr__(self) -> str:
+        return f"<Claim on {self.item!r}: {self.state}>"
+
+    def _not_released(self, error: Exception) -> None:
+        """Log that a release failed while the caller's own exception was on its way."""
+        _log.warning("%r was not released (%s); it is free when its lease runs out", self.item, error)

@@ -1,0 +1,137 @@
+"""What a caller is told about a filter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from bloomredis.bits import sizing
+from bloomredis.stored import planning
+from bloomredis.stored.base import Description
+from bloomredis.stored.header import Header
+from bloomredis.stored.layer_record import Root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterInfo:
+    """What a filter is and how full it is.
+
+    `count` is the exact number of items that were new (of a filter that counts, of adds less removals),
+    `approximate_count` an estimate of different items from the share of bits set, or of counters that are not
+    0 (`fill_ratio`), `estimated_error_rate` the false-positive rate to expect now.
+    `size_bytes` is the length of the stored string, `ttl` the seconds left to live (None: for ever),
+    `generation` the hex name that changes whenever the filter is created or cleared, `created_at` an
+    aware datetime by the server's clock.  A bitmap of another system (`bloomredis.compat`) has neither:
+    its generation is empty, `created_at` None, and `count` is the estimate.  Of a filter in several layers
+    `layers` says the same of each, the newest first, and the rest is what they are together.
+    """
+
+    name: str
+    layout: str
+    capacity: int
+    error_rate: float
+    num_bits: int
+    num_hashes: int
+    size_bytes: int
+    count: int
+    fill_ratio: float
+    approximate_count: int
+    estimated_error_rate: float
+    ttl: float | None
+    generation: str
+    created_at: datetime | None
+    layers: tuple[FilterInfo, ...] = ()
+
+
+def describe(name: str, found: Description, ones: int) -> FilterInfo:
+    """Return what a description and the number of bits set say."""
+    head = found.header
+    fill = ones / head.num_bits
+    estimate = sizing.approximate_count(ones, head.num_bits, head.num_hashes)
+    has_header = bool(head.generation)
+    return FilterInfo(
+        name=name,
+        layout=head.layout,
+        capacity=head.capacity,
+        error_rate=head.error_rate,
+        num_bits=head.num_bits,
+        num_hashes=head.num_hashes,
+        size_bytes=found.size_bytes,
+        count=head.count if has_header else estimate,
+        fill_ratio=fill,
+        approximate_count=estimate,
+        estimated_error_rate=_estimated_error_rate(head, fill, estimate),
+        ttl=found.ttl,
+        generation=head.generation.hex(),
+        created_at=datetime.fromtimestamp(head.created_at / 1e6, UTC) if has_header else None,
+    )
+
+
+def _estimated_error_rate(head: Header, fill: float, items: int) -> float:
+    if head.blocks_per_item:  # some blocks are fuller than others, so the mean fill says too little
+        return planning.expected_error_rate(head, items)
+    return sizing.expected_error_rate(fill, head.num_hashes)
+
+
+def combined(layers: Sequence[FilterInfo]) -> FilterInfo:
+    """Return what several layers are together, of which an item is in any; the first is the newest."""
+    if len(layers) == 1:
+        return layers[0]
+    bits = sum(layer.num_bits for layer in layers)
+    return replace(
+        _summed(layers),
+        num_bits=bits,
+        fill_ratio=sum(layer.fill_ratio * layer.num_bits for layer in layers) / bits,
+        estimated_error_rate=1 - math.prod(1 - layer.estimated_error_rate for layer in layers),
+        layers=tuple(layers),
+    )
+
+
+def stacked(name: str, root: Root, layers: Sequence[FilterInfo]) -> FilterInfo:
+    """Return what a stack is; a rotating one may have no layer left."""
+    if not layers:
+        nothing = describe(name, Description(b"", root.head, 0, 0, None), 0)
+        return replace(nothing, num_bits=0, num_hashes=0, created_at=None)
+    return replace(
+        combined(layers),
+        capacity=root.head.capacity if root.shared else sum(layer.capacity for layer in layers),
+        error_rate=root.head.error_rate,
+        created_at=layers[-1].created_at,
+        layers=tuple(layers),
+    )
+
+
+def spread(name: str, shards: Sequence[FilterInfo]) -> FilterInfo:
+    """Return what several shards are together, of which each item is in one."""
+    return replace(
+        _summed(shards),
+        name=name,
+        fill_ratio=sum(shard.fill_ratio for shard in shards) / len(shards),
+        estimated_error_rate=sum(shard.estimated_error_rate for shard in shards) / len(shards),
+    )
+
+
+def sharded(
+    name: str, root: Description, shard: Header, shards: int, parts: Sequence[FilterInfo]
+) -> FilterInfo:
+    """Return what a sharded filter is, of whose shards these have been made."""
+    absent = replace(shard, generation=root.header.generation, created_at=root.header.created_at)
+    empty = describe(name, Description(root.key, absent, 0, 0, root.ttl), 0)
+    together = spread(name, [*parts, *[empty] * (shards - len(parts))])
+    return replace(
+        together,
+        capacity=root.header.capacity,
+        num_bits=shard.num_bits * shards,
+        size_bytes=together.size_bytes + root.size_bytes,
+        ttl=root.ttl,
+        generation=empty.generation,
+        created_at=empty.created_at,
+    )
+
+
+def _summed(parts: Sequence[FilterInfo]) -> FilterInfo:
+    count = sum(part.count for part in parts)
+    size = sum(part.size_bytes for part in parts)
+    return replace(parts[0], size_bytes=size, count=count, approximate_count=count)

@@ -1,0 +1,85 @@
+"""One script call: EVALSHA, EVAL where the script is missing, WAIT where replicas must confirm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bloomredis.protocol.replies import Unanswered, explained, word_of
+from bloomredis.protocol.scripts import Script, load
+from bloomredis.protocol.steps import Command, Once, Op, Read
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Replicas that must have a write before it counts, and how long to wait for them."""
+
+    replicas: int
+    milliseconds: int
+
+
+_TOUCH: Final = load("touch")
+
+
+def call(
+    script: Script,
+    keys: Sequence[bytes],
+    arguments: Sequence[bytes | int | str],
+    wait: Wait | None = None,
+    *,
+    reads: bool = False,
+    again: bool = True,
+) -> Op[Any]:
+    """Run a script by its SHA; a server that does not know it is taught with the same call.
+
+    That is one more round trip, with EVAL, which cannot fail for a missing script: a SCRIPT FLUSH
+    at any moment neither loses the call nor makes it run twice.
+
+    :param reads: it changes nothing, and a replica may answer.
+    :param again: it may be sent again where it is not known whether it was executed.
+    :raises Refusal: the script refuses.
+    :raises ServerRefusedError: the server does.
+    :raises Unanswered: the connection failed, or too few replicas confirmed the write.
+    """
+    tail = (len(keys), *keys, *arguments)
+    try:
+        try:
+            command = ("EVALSHA", script.sha, *tail)
+            if reads:
+                return (yield Read(command, script.text))
+            return (yield from _sent(command, wait, again=again))
+        except Exception as error:
+            if word_of(error) != "NOSCRIPT":
+                raise
+        return (yield from _sent(("EVAL", script.text, *tail), wait, again=again))
+    except Unanswered:
+        raise
+    except Exception as error:
+        meaning = explained(error)
+        if meaning is error:
+            raise
+        raise meaning from error
+
+
+def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:
+    if wait is not None:
+        return (yield from _confirmed(command, wait, again=again))
+    return (yield command if again else Once(command))
+
+
+def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
+    # From 7.2 on WAIT covers only what this connection wrote, and "already there" writes nothing.
+    touch: Command = ("EVAL", _TOUCH.text, 1, command[3], 0)
+    commands: list[Command] = [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
+    reply, touched, replicas = yield commands if again else Once(commands)
+    if isinstance(reply, Exception):
+        raise reply
+    for result in (touched, replicas):
+        if isinstance(result, Exception):  # which does not undo the write
+            raise Unanswered(f"no replica confirmed the write: {result}")
+    if replicas < wait.replicas:
+        raise Unanswered(
+            f"only {replicas} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms"
+        )
+    return reply

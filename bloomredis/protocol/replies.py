@@ -1,0 +1,156 @@
+"""Replies, refusals and lost replies: what a server's answer means."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from bloomredis.errors import OutcomeUnknownError, ServerRefusedError
+
+Reply = bytes | str | int
+"""What add and contains reply: a number for one item, a string of '0' and '1' for more."""
+
+
+class Refusal(Exception):  # noqa: N818 - it is turned into a public error before a caller can see it
+    """A script's own refusal: `word` says which, `detail` is what it adds."""
+
+    def __init__(self, word: str, detail: str) -> None:
+        super().__init__(f"{word} {detail}")
+        self.word = word
+        self.detail = detail
+
+
+class Unanswered(Exception):  # noqa: N818 - as above
+    """The call was sent, perhaps, and no answer came."""
+
+    def public(self, name: str, again: str, token: str | None = None) -> OutcomeUnknownError:
+        """Return what the caller is told: what is in doubt, and how to ask again."""
+        return OutcomeUnknownError(
+            f"a call on {name!r} may or may not have been executed ({self}); {again}", token
+        )
+
+
+MISSING: Final = "BLOOMMISSING"
+FOREIGN: Final = "BLOOMFOREIGN"
+CHANGED: Final = "BLOOMCHANGED"
+ARGUMENT: Final = "BLOOMARGUMENT"
+DAMAGED: Final = "BLOOMDAMAGED"
+STALE: Final = "BLOOMSTALE"
+FULL: Final = "BLOOMFULL"
+WRONG_TYPE: Final = "WRONGTYPE"
+
+_CLASSES: Final = {
+    # redis-py takes these words out of the message and says them with a class.
+    "NoScriptError": "NOSCRIPT",
+    "ReadOnlyError": "READONLY",
+    "OutOfMemoryError": "OOM",
+    "NoPermissionError": "NOPERM",
+    "AuthenticationError": "NOAUTH",
+    "BusyLoadingError": "LOADING",
+    "MasterDownError": "MASTERDOWN",  # which is a ClusterDownError
+    "ClusterDownError": "CLUSTERDOWN",
+    "SlotNotCoveredError": "CLUSTERDOWN",
+    "ClusterCrossSlotError": "CROSSSLOT",
+    "TryAgainError": "TRYAGAIN",
+    "MovedError": "MOVED",
+    "AskError": "ASK",  # which MovedError is one of
+}
+_TEXTS: Final = {
+    # Said without the word: of a command inside a script (6.2 and 7.0; from 7.2 on), and by the
+    # handshake of an asyncio client.
+    "can't run this command": "NOPERM",
+    "ACL failure in script": "NOPERM",
+    "invalid username-password pair": "NOAUTH",
+    "HELLO must be called with the client already authenticated": "NOAUTH",
+    "all keys must map to the same key slot": "CROSSSLOT",  # by a cluster client
+}
+_ADVICE: Final = {
+    "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter",
+    "READONLY": "it is a read-only replica: connect to the primary (after a failover, reconnect)",
+    "NOPERM": "the user lacks a permission: the README lists the ACL rule that suffices",
+    "NOAUTH": "it wants a user name and password: give them to the client, or put them into its URL",
+    "MISCONF": "it cannot save its data to disk and refuses writes: see its log, free disk space",
+    "NOREPLICAS": "it has fewer replicas than its min-replicas-to-write: bring the replicas back",
+    "LOADING": "it is loading its data after a start: try again in a moment",
+    "BUSY": "somebody's script is running for too long: wait, or end it with SCRIPT KILL",
+    "CLUSTERDOWN": "the cluster does not serve this slot: wait for its failover, check its nodes",
+    "MASTERDOWN": "it is a replica that has lost its primary: wait, or connect to the primary",
+    "TRYAGAIN": "the slot of the filter is on its way to another node, and its keys are on both: "
+    "let the migration end (CLUSTER SETSLOT), then try again",
+    "MOVED": "another node of the cluster serves this slot: use a cluster client; if it is one, check "
+    "whether the nodes agree",
+    "ASK": "the slot of the filter is on its way to a node that the client does not know: let the "
+    "migration end, or give the client that node too",
+    "CROSSSLOT": "the name makes the filter's keys fall into different slots: avoid '}' in it",
+}
+_CONNECTION: Final = frozenset(
+    (
+        "ConnectionError",
+        "TimeoutError",
+        "ClusterError",
+        # A cluster client that has lost the cluster, perhaps after it had sent something:
+        "RedisClusterException",
+        "ValkeyClusterException",
+    )
+)
+_UNSENT: Final = frozenset(("MaxConnectionsError",))
+_WORD: Final = re.compile(
+    "|".join(
+        [
+            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, FULL, WRONG_TYPE),
+            *(rf"\b{word}\b" for word in _ADVICE),
+        ]
+    )
+)
+DEFINITE: Final = frozenset(("OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS", "CROSSSLOT"))
+"""Refusals that prove that the call was not executed, even if it had been sent before."""
+
+
+def word_of(error: Exception) -> str:
+    """Return the word that says what a server's error is, '' for none of those known here.
+
+    Classes are compared by name, since redis and valkey each have their own; a word in the text may
+    stand anywhere, since Redis 6.2 puts an error inside a script behind the script's name.
+    """
+    names = {kind.__name__ for kind in type(error).__mro__}
+    for name, word in _CLASSES.items():
+        if name in names:
+            return word
+    text = str(error)
+    for phrase, word in _TEXTS.items():
+        if phrase in text:
+            return word
+    match = None if is_silence(error) else _WORD.search(text)
+    return match[0] if match else ""
+
+
+def explained(error: Exception) -> Exception:
+    """Return the error of this library that stands for a client's, or the error itself."""
+    word = word_of(error)
+    if word in _ADVICE:
+        message = f"the server refused ({word}): {_ADVICE[word]}. It said: {error}"
+        return ServerRefusedError(message, word)
+    if word:
+        return Refusal(word, str(error).partition(f"{word} ")[2])
+    if is_silence(error):
+        return Unanswered(str(error))
+    return error
+
+
+def flags_of(reply: Reply) -> list[bool]:
+    """Return the answers that a reply stands for."""
+    if isinstance(reply, int):
+        return [reply == 1]
+    text = reply.encode() if isinstance(reply, str) else reply
+    return [answer == 49 for answer in text]  # 49 is "1"
+
+
+def is_silence(error: Exception) -> bool:
+    """Return whether an error says that no answer came."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & _CONNECTION) and not names & _UNSENT
+
+
+def unhex(text: str | bytes) -> bytes:
+    """Return the bytes that a reply gives in hex; the client may have decoded it."""
+    return bytes.fromhex(text if isinstance(text, str) else text.decode())

@@ -1,0 +1,190 @@
+"""A bitmap that another system writes too: there is no header, so its parameters come from the caller.
+
+The scripts are the same ones.  What they compare an identity with is missing, so they are given a
+description instead (`lua/FORMAT.md`, "Bitmaps of other systems"), and a loss cannot be noticed: a
+bitmap that is not there is an empty filter.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, Protocol, runtime_checkable
+
+from bloomredis.bits.encoding import Encoder
+from bloomredis.bits.layout import Layout
+from bloomredis.errors import FilterMismatchError
+from bloomredis.protocol import calls, replies, scripts
+from bloomredis.protocol.calls import Wait
+from bloomredis.protocol.replies import Refusal
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.base import Arguments, Description, Opened, Stored, lifetime
+from bloomredis.stored.header import Header
+
+_CONFIGURE: Final = scripts.load("configure")
+_DESCRIPTION: Final = struct.Struct(">6sBBBB6sQQ")
+_PROBES: Final = 1  # the code of the classic layout: offsets, in whatever way they were computed
+
+
+class ForeignLayout(Layout, Encoder, Protocol):
+    """What the operations need to know besides about another system's layout."""
+
+    @property
+    def capacity(self) -> int:
+        """Items that the filter is made for."""
+
+    @property
+    def error_rate(self) -> float:
+        """The configured false-positive rate at that many items."""
+
+    def key(self, name: str) -> str:
+        """Return the key under which the system keeps a filter of that name."""
+
+
+@runtime_checkable
+class ConfiguredLayout(ForeignLayout, Protocol):
+    """A layout whose system keeps the parameters in a hash beside the bits."""
+
+    def config_key(self, name: str) -> str:
+        """Return the hash's key."""
+
+    def config(self) -> dict[str, str]:
+        """Return its fields; the first two are those that have to be right."""
+
+
+def description(layout: ForeignLayout, ttl: int, *, refresh_ttl: bool) -> bytes:
+    """Return what the scripts are told about a bitmap; `ttl` in milliseconds, 0 for none."""
+    return _DESCRIPTION.pack(
+        b"bitmap", 1, _PROBES, layout.num_hashes, refresh_ttl, bytes(6), layout.num_bits, ttl
+    )
+
+
+class StoredBitmap(Stored):
+    """A bitmap under the key that the other system gives it."""
+
+    notices_loss = False  # a missing one is an empty one
+
+    def __init__(
+        self, name: str, *, layout: ForeignLayout, ttl: int, refresh_ttl: bool, wait: Wait | None
+    ) -> None:
+        super().__init__(name, layout.key(name).encode(), wait)
+        self._layout = layout
+        self._identity = description(layout, ttl, refresh_ttl=refresh_ttl)
+
+    @property
+    def layers(self) -> list[tuple[bytes, ForeignLayout]]:
+        """The bitmaps as far as they are known, the newest first: their keys and layouts."""
+        return [(self.key, self._layout)]
+
+    @property
+    def beside(self) -> tuple[bytes, ...]:
+        """Keys of other things that belong to the filter."""
+        return ()
+
+    def open(self) -> Op[Opened]:
+        """Check that the key holds no other type."""
+        yield from self.current()
+        return self.assume()
+
+    def assume(self) -> Opened:
+        """Take the bitmaps to be what is known of them."""
+        return self.know(self._identity, self._layout)
+
+    def current(self) -> Op[list[Description]]:
+        """Read how long each bitmap is and how long it lives; the rest is what the caller says."""
+        replies = yield [command for key, _ in self.layers for command in (("STRLEN", key), ("PTTL", key))]
+        for reply in replies:
+            if isinstance(reply, Exception):
+                meaning = replies.explained(reply)
+                raise self.explained(meaning) if isinstance(meaning, Refusal) else meaning
+        sizes = zip(replies[::2], replies[1::2], strict=True)
+        return [
+            Description(key, _header(layout), size, 0, lifetime(ttl))
+            for (key, layout), (size, ttl) in zip(self.layers, sizes, strict=True)
+        ]
+
+    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:  # noqa: ARG002 - nothing is compared
+        raise self.explained(refusal) if refusal.word == replies.WRONG_TYPE else refusal
+        yield  # what makes it an operation
+
+    def clear(self) -> Op[None]:
+        """Delete the bitmaps, which empties the filter."""
+        yield from self.current()
+        yield ("UNLINK", *(key for key, _ in self.layers))
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - see below
+        """Delete all that there is; say whether there was anything in it.
+
+        That is read first, so a command that is sent again changes no answer, and needs no receipt.
+        """
+        self.forget()
+        yield from self.open()
+        there = any(found.size_bytes for found in (yield from self.current()))
+        yield ("UNLINK", *(key for key, _ in self.layers), *self.beside)
+        self.forget()
+        return there
+
+    def expire(self, ttl: int) -> Op[None]:
+        """Let all that there is expire in `ttl` ms."""
+        if self.opened is None:
+            yield from self.open()
+        yield [("PEXPIRE", key, ttl) for key in (*(key for key, _ in self.layers), *self.beside)]
+
+
+def _header(layout: ForeignLayout) -> Header:
+    return Header(
+        layout=layout.name,
+        num_hashes=layout.num_hashes,
+        num_bits=layout.num_bits,
+        capacity=layout.capacity,
+        error_rate=layout.error_rate,
+        generation=b"",
+    )
+
+
+class ConfiguredBitmap(StoredBitmap):
+    """A bitmap with a hash of parameters beside it, which is checked and created as it is opened."""
+
+    def __init__(self, name: str, *, layout: ConfiguredLayout, wait: Wait | None) -> None:
+        super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
+        self._config_key = layout.config_key(name).encode()
+        self._config = layout.config()
+
+    @property
+    def beside(self) -> tuple[bytes, ...]:
+        """The key of the parameters."""
+        return (self._config_key,)
+
+    def open(self) -> Op[Opened]:
+        """Compare the parameters with those beside the bits; write them there if there are none."""
+        opened = yield from super().open()
+        self.opened = None
+        pairs = [word for pair in self._config.items() for word in pair]
+        try:
+            found = yield from calls.call(_CONFIGURE, [self._config_key], pairs, self.wait)
+        except Refusal as refusal:
+            raise self.explained(refusal) from refusal
+        except replies.Unanswered as unanswered:
+            raise unanswered.public(self.name, "it may simply be called again") from unanswered
+        for (field, value), reply in list(zip(self._config.items(), found, strict=True))[:2]:
+            there = reply if isinstance(reply, str) else reply.decode(errors="replace")
+            if there != value:
+                raise FilterMismatchError(
+                    f"{self.name!r} was configured with {field} {there or 'missing'}, not {value}; "
+                    "make the layout with the parameters that the other system used"
+                )
+        self.opened = opened
+        return opened
+
+
+def foreign(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:
+    """A layout of another system, which says itself what it is made for."""
+    if not callable(getattr(layout, "encode_all", None)):
+        raise TypeError(f"layout must be None, a name, or a layout from bloomredis.compat, not {layout!r}")
+    for what, given, own in (
+        ("capacity", capacity, layout.capacity),
+        ("error_rate", error_rate, layout.error_rate),
+    ):
+        if given is not None and given != own:
+            raise ValueError(f"the layout was made for {what} {own}, not {given}; leave {what} to it")
+    return layout

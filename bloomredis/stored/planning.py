@@ -1,0 +1,96 @@
+"""Headers of new filters, and the layouts of stored ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, SupportsIndex
+
+from bloomredis.arguments import parameters
+from bloomredis.bits import blocked_sizing, sizing
+from bloomredis.bits.blocked import Blocked
+from bloomredis.bits.classic import Classic, Counting
+from bloomredis.bits.limits import BLOCK_BITS, MAX_HASHES
+from bloomredis.stored.header import COUNTING, FILTER, Header
+
+NAMES: Final = (Classic.name, Blocked.name)
+DEFAULT: Final = Blocked.name
+
+
+def plan(name: str, capacity: int, error_rate: float) -> Classic | Blocked:
+    """Return the layout of a new filter; `ValueError` if one key cannot hold it."""
+    check_name(name)
+    if name == Blocked.name:
+        return blocked_sizing.plan(capacity, error_rate)
+    bits = sizing.num_bits(capacity, error_rate)
+    return Classic(num_bits=bits, num_hashes=sizing.num_hashes(bits, capacity))
+
+
+def new_header(
+    capacity: SupportsIndex, error_rate: float, layout: str | None = None, kind: int = FILTER
+) -> Header:
+    """Return the header of a new filter without its generation; `ValueError` if one key cannot hold it."""
+    count, rate = sizing.checked_capacity(capacity), sizing.checked_error_rate(error_rate)
+    planned = plan_counting(count, rate) if kind == COUNTING else plan(layout or DEFAULT, count, rate)
+    if planned.num_hashes > MAX_HASHES:
+        raise ValueError(
+            f"error_rate {rate} needs {planned.num_hashes} hashes an item; "
+            f"at most {MAX_HASHES} are possible: allow a higher error_rate"
+        )
+    return Header(
+        layout=planned.name,
+        num_hashes=planned.num_hashes,
+        num_bits=planned.num_bits,
+        capacity=count,
+        error_rate=rate,
+        generation=bytes(8),
+        blocks_per_item=planned.blocks_per_item,
+        kind=kind,
+    )
+
+
+def plan_counting(capacity: int, error_rate: float) -> Counting:
+    """Return the layout of a new filter that counts; `ValueError` if one key cannot hold it."""
+    counters = sizing.num_counters(capacity, error_rate)
+    return Counting(num_bits=counters, num_hashes=sizing.num_hashes(counters, capacity))
+
+
+def stored(header: Header) -> Classic | Blocked:
+    """Return the layout that a stored filter was made with."""
+    check_name(header.layout)
+    if header.kind == COUNTING:
+        return Counting(num_bits=header.num_bits, num_hashes=header.num_hashes)
+    if header.layout == Blocked.name:
+        return Blocked(header.num_bits, header.num_hashes, header.blocks_per_item)
+    return Classic(num_bits=header.num_bits, num_hashes=header.num_hashes)
+
+
+def expected_error_rate(head: Header, items: int) -> float:
+    """Return the false-positive rate to expect of a filter when so many items are in."""
+    if head.blocks_per_item:
+        blocks, bits = head.num_bits // BLOCK_BITS, head.num_hashes // head.blocks_per_item
+        return blocked_sizing.expected_error_rate(items, blocks, head.blocks_per_item, bits)
+    return sizing.expected_error_rate(
+        sizing.expected_fill_ratio(items, head.num_bits, head.num_hashes), head.num_hashes
+    )
+
+
+def check_name(name: str) -> None:
+    """Raise `ValueError` for a name that is no layout."""
+    if name not in NAMES:
+        raise ValueError(f"layout must be None, {' or '.join(map(repr, NAMES))}, not {name!r}")
+
+
+def template(
+    capacity: int | None, error_rate: float | None, layout: str | None, kind: int = FILTER
+) -> Header | None:
+    """Return the header of a new filter with these parameters, None if there are none."""
+    if layout is not None:
+        check_name(layout)
+    given = parameters(capacity, error_rate)
+    return given and new_header(*given, layout, kind)
+
+
+def whole(capacity: int, error_rate: float, layout: str | None, kind: int) -> Header:
+    """Return the header of something made of several filters, for all of it together."""
+    sample = new_header(1, error_rate, layout)  # no one key has to hold it
+    return replace(sample, capacity=sizing.checked_capacity(capacity), kind=kind)

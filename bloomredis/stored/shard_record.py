@@ -1,0 +1,195 @@
+"""Which shard of a sharded filter an item is in, what the shards are called, and how large they are.
+
+The format of the root, which records all of it, is specified in lua/FORMAT.md.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from binascii import crc_hqx
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, SupportsIndex
+
+import mmh3
+import numpy as np
+
+from bloomredis import arguments
+from bloomredis.bits import limits, sizing
+from bloomredis.stored import header, planning
+from bloomredis.stored.header import KINDS, Header
+
+SEED: Final = 0x5EED5EED
+"""Of the hash that picks the shard; not that of the hash that picks the bits, which is 0."""
+
+SHARD_BITS: Final = 1 << 30
+"""The most bits of a shard, unless the caller or `MAX_SHARDS` wants more: 128 MB are made in some 50 ms."""
+KIND: Final = KINDS.index("ShardedBloomFilter")
+FEWEST_SHARDS: Final = 16
+"""Enough to keep a handful of nodes about equally busy, which small clusters have."""
+MAX_SHARDS: Final = 4096
+SLOTS: Final = 16_384
+MAX_RANGES: Final = 256
+"""Ranges of slots that the shards are spread over: a key is tried so often, on average, until it fits."""
+
+ROOT_BYTES: Final = 96
+_EXTENSION: Final = struct.Struct(">QQQII")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """The parameters of a sharded filter.
+
+    `head` has capacity and error rate of the whole, and the bits and hashes of one shard.  Of several
+    servers each has a copy, with its `place` among them.
+    """
+
+    head: Header
+    shards: int
+    seed: int
+    shard_capacity: int
+    servers: int = 1
+    place: int = 0
+
+    def pack(self) -> bytes:
+        """Return what is stored when no shard has been made yet."""
+        numbers = (self.shards, self.seed, self.shard_capacity, self.servers, self.place)
+        return self.head.pack() + _EXTENSION.pack(*numbers) + bytes(8 * self.shards if self.place == 0 else 0)
+
+    @property
+    def tag(self) -> bytes:
+        """What the generations of this root's shards begin with, and those of no other root's."""
+        return self.head.generation[:4]
+
+    @property
+    def shard(self) -> Header:
+        """The header of a new shard, without a generation."""
+        return replace(self.head, kind=0, capacity=self.shard_capacity, generation=bytes(8), created_at=0)
+
+    def number(self, encoded: bytes) -> int:
+        """Return the number of the shard that an item is in."""
+        return mmh3.hash(encoded, self.seed, False) * self.shards >> 32
+
+    def parted(self, items: Sequence[str | bytes]) -> dict[int, list[int]]:
+        """Return of each shard that has any of the encoded items their places among them, in order."""
+        hashes = np.array([mmh3.hash(item, self.seed, signed=False) for item in items], dtype=np.uint64)
+        numbers = (hashes * np.uint64(self.shards) >> np.uint64(32)).astype(np.intp)
+        order = numbers.argsort(kind="stable")
+        ordered = numbers[order]
+        begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+        return {
+            int(ordered[begin]): places.tolist()
+            for begin, places in zip(begins, np.split(order, begins[1:]), strict=False)
+        }
+
+    def server(self, number: int) -> int:
+        """Return the place of the server that has a shard."""
+        return number % self.servers
+
+
+def parse(data: bytes) -> tuple[Root, list[bytes]]:
+    """Read a root and its table, the generation of each shard, b"" for one that was never made."""
+    head = header.parse(data[: limits.HEADER_BYTES], KIND)
+    if len(data) < ROOT_BYTES:
+        raise ValueError(f"a root has {ROOT_BYTES} bytes or more, not {len(data)}")
+    shards, seed, capacity, servers, place = _EXTENSION.unpack(data[limits.HEADER_BYTES : ROOT_BYTES])
+    table = data[ROOT_BYTES:]
+    root = Root(head=head, shards=shards, seed=seed, shard_capacity=capacity, servers=servers, place=place)
+    if not (1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1 and place < servers) or (
+        len(table) != (8 * shards if place == 0 else 0)
+    ):
+        raise ValueError(f"its parameters make no sharded filter: {root}, table of {len(table)} bytes")
+    entries = (table[i : i + 8] for i in range(0, len(table), 8))
+    return root, [entry if any(entry) else b"" for entry in entries]
+
+
+def checked_name(name: str) -> str:
+    """Return a name that can stand in the hash tags of keys."""
+    if "}" in arguments.name(name):
+        raise ValueError(
+            f"the name of a sharded filter must not contain '}}', which ends a hash tag: {name!r}"
+        )
+    return name
+
+
+def key(name: str, shards: int, number: int) -> str:
+    """Return the key of a shard, which lies in this shard's share of a cluster's slots."""
+    ranges = min(shards, MAX_RANGES)
+    wanted = number * ranges // shards
+    attempt = 0
+    while crc_hqx(f"{name}:{number}:{attempt}".encode(), 0) % SLOTS * ranges // SLOTS != wanted:
+        attempt += 1
+    return f"{{{name}:{number}:{attempt}}}"
+
+
+def plan(
+    capacity: int,
+    error_rate: float,
+    *,
+    shards: SupportsIndex | None = None,
+    layout: str | None = None,
+    seed: SupportsIndex | None = None,
+    servers: int = 1,
+) -> Root:
+    """Return the root of a new filter; `ValueError` if so many shards cannot hold it."""
+    count = sizing.checked_capacity(capacity)
+    rate = sizing.checked_error_rate(error_rate)
+    planning.check_name(layout or planning.DEFAULT)
+    wanted = max(servers, _default_shards(count, rate, layout)) if shards is None else checked_shards(shards)
+    if wanted < servers:
+        raise ValueError(f"shards={wanted} leave some of {servers} servers without one")
+    each = _shard_capacity(count, wanted, rate)
+    try:
+        head = planning.new_header(each, rate, layout)
+    except ValueError as error:
+        raise ValueError(f"with {wanted} shards of capacity {each} each (shards={shards}): {error}") from None
+    return Root(
+        head=replace(head, kind=KIND, capacity=count),
+        shards=wanted,
+        seed=SEED if seed is None else checked_seed(seed),
+        shard_capacity=each,
+        servers=servers,
+    )
+
+
+def checked_shards(shards: SupportsIndex) -> int:
+    """Return a number of shards as an int, or raise for what is none."""
+    number = sizing.integer("shards", shards)
+    if not 1 <= number <= MAX_SHARDS:
+        raise ValueError(f"shards must be 1 to {MAX_SHARDS}, not {number}")
+    return number
+
+
+def checked_seed(seed: SupportsIndex) -> int:
+    """Return the seed of the hash that picks the shard as an int, or raise for what is none."""
+    number = sizing.integer("seed", seed)
+    if not 1 <= number < 1 << 32:
+        raise ValueError(f"seed must be 1 to 2^32 - 1 (0 is the seed of the bits' hash), not {number}")
+    return number
+
+
+def _default_shards(capacity: int, error_rate: float, layout: str | None) -> int:
+    """Return the fewest shards, from `FEWEST_SHARDS` on, that have no more than `SHARD_BITS` each."""
+    shards = max(FEWEST_SHARDS, math.ceil(sizing.classic_bits(capacity, error_rate) / SHARD_BITS))
+    while shards < MAX_SHARDS:
+        each = _shard_capacity(capacity, shards, error_rate)
+        bits = planning.plan(layout or planning.DEFAULT, each, error_rate).num_bits
+        if bits <= SHARD_BITS:
+            break
+        shards = max(shards + 1, math.floor(shards * bits / SHARD_BITS) - 1)
+    return min(shards, MAX_SHARDS)
+
+
+def _shard_capacity(capacity: int, shards: int, error_rate: float) -> int:
+    """Items that each shard is made for: its share, and what makes up for the shares' being uneven.
+
+    The items of a shard are Poisson distributed with mean n/s, and its false-positive rate grows about
+    with their ln(1/p)-th power, so that the fuller shards add more than the emptier ones save.  A margin
+    of ln(1/p)/2 items makes up for that where n/s is large; one standard deviation, sqrt(n/s), and twice
+    as many items keep the mean rate below p down to shards of a few items.
+    """
+    if shards == 1:
+        return capacity
+    share = capacity / shards
+    return math.ceil(share + math.sqrt(share) - math.log(error_rate))

@@ -1,0 +1,155 @@
+"""A filter in one key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bloomredis.arguments import OnLost
+from bloomredis.bits import limits
+from bloomredis.errors import (
+    FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
+)
+from bloomredis.protocol import calls, replies, scripts
+from bloomredis.protocol.calls import Wait
+from bloomredis.protocol.replies import Refusal, unhex
+from bloomredis.protocol.steps import Op
+from bloomredis.stored import header, planning
+from bloomredis.stored.base import LOSSES, Arguments, Description, Missed, Opened, lifetime
+from bloomredis.stored.header import KINDS, Header
+
+_RESERVE, _DESCRIBE, _CLEAR, _DELETE, _EXPIRE = map(
+    scripts.load, ("reserve", "describe", "clear", "delete", "expire")
+)
+
+
+class StoredFilter(Missed):
+    """A filter with a header."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        new: Header | None,
+        layout: str | None,
+        ttl: int,
+        on_lost: OnLost,
+        wait: Wait | None,
+        kind: int = header.FILTER,
+    ) -> None:
+        super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait)
+        self._kind = kind
+        self._new = new
+        self._layout = layout
+
+    @property
+    def called(self) -> str:
+        return KINDS[self._kind]
+
+    def open(self) -> Op[Opened]:
+        """Create the filter if it is missing and parameters were given; check it; know it from now on."""
+        if self._lost:
+            raise FilterLostError(self._lost)
+        return self._accept((yield from self._reserve()).header)
+
+    def describe(self) -> Op[Description]:
+        """Read what is stored, whatever its generation."""
+        return self.read((yield from self._call(_DESCRIBE, [])))
+
+    def current(self) -> Op[list[Description]]:
+        """Read what is stored, if it is still the filter that this object knows."""
+        opened = self.opened or (yield from self.open())
+        try:
+            found = yield from self.describe()
+        except (FilterNotFoundError, FilterMismatchError) as error:
+            yield from self._lose(str(error), opened)
+        else:
+            if found.header.identity == opened.identity:
+                return [found]
+            yield from self._lose(LOSSES[replies.CHANGED].format(self.name), opened)
+        return [(yield from self.describe())]
+
+    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
+        """Notice that the generation that this object knows is gone."""
+        if refusal.word not in LOSSES:
+            raise refusal
+        return (yield from self._lose(LOSSES[refusal.word].format(self.name), opened))
+
+    def clear(self) -> Op[None]:
+        """Empty the filter: a new generation."""
+        self.forget()
+        generation = os.urandom(8)
+        try:
+            reply = yield from self._replace(
+                _CLEAR, lambda head: [replace(head, generation=generation).pack()], ()
+            )
+        except FilterNotFoundError:
+            yield from self.open()
+        else:
+            self._accept(self.read(reply).header)
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        """Delete the filter, whatever its generation; say whether there was one."""
+        self.forget()
+        try:
+            yield from self._replace(_DELETE, lambda _: arguments, keys)
+        except FilterNotFoundError:
+            return False
+        return True
+
+    def _replace(
+        self, script: scripts.Script, arguments: Callable[[Header], Arguments], keys: Sequence[bytes]
+    ) -> Op[Any]:
+        """Run a script on whatever generation is stored, which may change in between."""
+        while True:
+            found = yield from self.describe()
+            try:
+                return (
+                    yield from calls.call(
+                        script,
+                        [self.key, *keys],
+                        [found.header.identity, *arguments(found.header)],
+                        self.wait,
+                        again=bool(keys),  # with a receipt
+                    )
+                )
+            except Refusal as refusal:
+                if refusal.word not in (replies.CHANGED, replies.MISSING):
+                    raise self.explained(refusal) from refusal
+
+    def read(self, reply: Sequence[Any]) -> Description:
+        """Make sense of a description, or raise `FilterMismatchError`."""
+        text, size, ttl = reply
+        try:
+            head = header.parse(unhex(text), self._kind)
+        except ValueError as error:
+            raise FilterMismatchError(f"{self.name!r} is no filter that can be used here: {error}") from None
+        if size != head.size_bytes:
+            raise FilterMismatchError(
+                f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}; "
+                "delete the key or restore it"
+            )
+        self._check_parameters(head)
+        return Description(self.key, head, size, limits.HEADER_BYTES, lifetime(ttl))
+
+    def _accept(self, head: Header) -> Opened:
+        self._lost = None
+        return self.know(head.identity, planning.stored(head), generation=head.generation)
+
+    def _reserve(self) -> Op[Description]:
+        if self._new is None:
+            return (yield from self.describe())
+        template = replace(self._new, generation=os.urandom(8)).pack()
+        return self.read((yield from self._call(_RESERVE, [template, self._ttl], self.wait)))
+
+    def _check_parameters(self, found: Header) -> None:
+        wanted: dict[str, object] = {}
+        if self._new is not None:
+            wanted |= {"capacity": self._new.capacity, "error_rate": self._new.error_rate}
+        if self._layout is not None:
+            wanted["layout"] = self._layout
+        self.compare({field: getattr(found, field) for field in wanted}, wanted)
