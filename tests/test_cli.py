@@ -311,6 +311,21 @@ def test_reader_that_goes(empty: Server) -> None:
     assert keys(empty) == []
 
 
+def test_stdout_that_would_block() -> None:
+    """A full pipe that is non-blocking is an error, in one line."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(select.PIPE_BUF))
+    command = [*COMMAND, "plan", "--capacity", "1000", "--error-rate", "0.01"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False)
+    os.close(reading)
+    os.close(writing)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"non-blocking" in done.stderr
+
+
 # -- exit status and what stderr says
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import NoReturn
+
+from bloomredis.cli.streams import open_closed
 
 
 def main() -> None:
-    """Run the command and exit; without its extra, exit with 2 and say how to install it."""
+    """Run the command and exit; without stdout or its extra, exit with 2 and say what to do."""
+    if "stdout" in open_closed():  # before the imports below, and before items are added that nobody sees
+        _refuse(f"standard output is closed; to discard the output, redirect it to {os.devnull}")
     try:
         from bloomredis.cli.app import run  # noqa: PLC0415 - typer may be missing
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        sys.stderr.write(f"bloomredis: {error.name} is not installed; pip install 'bloomredis[cli]'\n")
-        sys.exit(2)
+        _refuse(f"{error.name} is not installed; pip install 'bloomredis[cli]'")
     run()
+
+
+def _refuse(reason: str) -> NoReturn:
+    sys.stderr.write(f"bloomredis: {reason}\n")
+    sys.exit(2)

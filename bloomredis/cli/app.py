@@ -1,7 +1,7 @@
 """Which commands there are, and the exit status that each kind of error gets.
 
-0 done, 1 `doctor` found something critical, 2 bad usage, 3 the server refused or is not there; ended by
-a signal 128 + its number.
+0 done, 1 `doctor` found something critical, 2 bad usage or a closed stdout, 3 the server refused or is
+not there; ended by a signal 128 + its number.
 """
 
 from __future__ import annotations

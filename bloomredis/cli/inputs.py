@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ def lines_of(files: Sequence[Path], stop: Stop, *, quiet: bool) -> Iterator[list
     with _progress(files, quiet=quiet) as advance:
         for path in files:
             if path == STDIN:
-                yield from batches(_chunks(0, stop, advance))
+                yield from batches(_chunks(sys.stdin.fileno(), stop, advance))
             else:
                 with stop.waiting():  # a named pipe waits for its writer
                     opened = path.open("rb", buffering=0)
@@ -47,7 +48,7 @@ def _chunks(descriptor: int, stop: Stop, advance: Advance) -> Iterator[bytes]:
 @contextmanager
 def _progress(files: Sequence[Path], *, quiet: bool) -> Iterator[Advance]:
     """Show how far the run is, if stderr is a terminal that the lines themselves do not go to."""
-    if not os.isatty(2) or (quiet and os.isatty(1)):
+    if not sys.stderr.isatty() or (quiet and sys.stdout.isatty()):
         yield lambda _: None
         return
     from rich.console import Console  # noqa: PLC0415 - most runs show nothing
@@ -59,5 +60,5 @@ def _progress(files: Sequence[Path], *, quiet: bool) -> Iterator[Advance]:
 
 
 def _total_bytes(files: Sequence[Path]) -> int | None:
-    found = [os.fstat(0) if path == STDIN else path.stat() for path in files]
+    found = [os.fstat(sys.stdin.fileno()) if path == STDIN else path.stat() for path in files]
     return sum(one.st_size for one in found) if all(stat.S_ISREG(one.st_mode) for one in found) else None

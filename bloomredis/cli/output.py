@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import sys
 from collections.abc import Mapping
 
 
 def write(data: bytes) -> None:
     """Write all of `data` to stdout; a reader that has gone ends the program with SIGPIPE's status, 141."""
+    # Below Python's buffer, which would try again at exit.  Never by number: 1 may be a socket.
+    stream = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
     rest = memoryview(data)
     try:
         while rest:
-            rest = rest[os.write(1, rest) :]
+            written = stream.write(rest)
+            if written is None:
+                raise BlockingIOError("standard output takes no more for now; it must not be non-blocking")
+            rest = rest[written:]
     except BrokenPipeError:
         raise SystemExit(128 + signal.SIGPIPE) from None
 

@@ -60,7 +60,7 @@ class Home:
         """Return an open file that holds the lock; None while others hold it, or if the home has gone."""
         with contextlib.ExitStack() as undo:
             try:
-                file = undo.enter_context((self.path / name).open("rb+"))
+                file = undo.enter_context(open(self.path / name, "rb+", opener=above_streams))
                 fcntl.flock(file, how | fcntl.LOCK_NB)
             except (BlockingIOError, FileNotFoundError):
                 return None
@@ -79,6 +79,15 @@ class Home:
     def has_users(self) -> bool:
         """True if a program uses the server, and not if its guard holds the lock to end it."""
         return not self.is_free("users.lock", fcntl.LOCK_EX) and self.is_free("users.lock", fcntl.LOCK_SH)
+
+
+def above_streams(path: str, flags: int) -> int:
+    """Open a file under a number above 2: a child process has its standard streams under the others."""
+    low = os.open(path, flags)
+    try:
+        return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(low)
 
 
 def new_directory() -> Path:

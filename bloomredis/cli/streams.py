@@ -1,0 +1,39 @@
+"""Standard input, output and error: open, whatever the program was started with.
+
+If one of them is closed, the next file or socket gets its number, and what is meant for the stream goes
+there: a line of output to a server, as a command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+_STREAMS: Final = (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_WRONLY, "w"), ("stderr", os.O_WRONLY, "w"))
+"""By descriptor."""
+
+
+def open_closed() -> set[str]:
+    """Open the streams that are closed on the null device, for child processes too; return their names.
+
+    To be called before anything else opens a file.
+    """
+    closed = set()
+    for descriptor, (name, flags, mode) in enumerate(_STREAMS):
+        # Python has no object for a stream that was closed when it started.
+        if getattr(sys, name) is None or not _is_open(descriptor):
+            # The lowest free number is the stream's own, unless a start-up hook has taken that.
+            null = os.open(os.devnull, flags)
+            os.set_inheritable(null, True)
+            setattr(sys, name, open(null, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - to the end
+            closed.add(name)
+    return closed
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
