@@ -167,11 +167,12 @@ def test_an_embedded_server_starts_without_streams(closed: str, url: str, tmp_pa
     program = f"""
 import sys
 from pathlib import Path
-from bloomredis import _guard, embedded
+from bloomredis import embedded
+from bloomredis.embedded import guard
 client = embedded.connect({f"embedded://{tmp_path}/kept" if url == "kept" else url!r})
-home = _guard.Home(Path(client.config_get("dir")["dir"]), private=True)
+home = guard.Home(Path(client.config_get("dir")["dir"]), private=True)
 assert client.ping() and not home.has_ended() and home.has_users()
-assert all(lock.fileno() > 2 for lock in _guard._held)
+assert all(lock.fileno() > 2 for lock in guard._held)
 """
     done = run_closed(closed, sys.executable, "-c", program)
     assert done.returncode == 0, done.stderr

@@ -73,7 +73,10 @@ def test_only_filters_in_layers_pay_for_layers() -> None:
 
 
 INSTALL = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-LOAD = "from bloomredis.protocol import scripts; print(*sorted(v for v in scripts.verbs() if scripts.load(v).text))"
+LOAD = (
+    "from bloomredis.protocol import scripts;"
+    "print(*sorted(v for v in scripts.verbs() if scripts.load(v).text))"
+)
 
 
 def verbs_seen_by(python: Path) -> list[str]:
