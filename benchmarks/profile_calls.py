@@ -33,7 +33,7 @@ class Recorded:
         )
         self.filter.add_many(["the server learns", "the scripts"])
         self.filter.contains("the server learns")
-        opened = self.filter._operations._stored.opened  # noqa: SLF001 - it is open, and the layout is asked for
+        opened = self.filter._operations._stored.handle  # noqa: SLF001 - it is open, and the layout is asked for
         assert opened is not None
         self.opened = opened
         self.layout: Layout = opened.bitmap

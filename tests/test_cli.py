@@ -476,9 +476,9 @@ def test_demo_ended_by_a_signal(empty: Server) -> None:
 def test_stream_is_what_the_demo_says() -> None:
     """Clicks are numbered as they first come, some 70% of events, and many repeats come at once."""
     clicks = race.stream(100_000, seed=5)
-    numbers, firsts = np.unique(clicks, return_index=True)
+    numbers, first_occurrences = np.unique(clicks, return_index=True)
     assert (numbers == np.arange(len(numbers))).all()
-    assert (np.diff(firsts) > 0).all()
+    assert (np.diff(first_occurrences) > 0).all()
     assert 0.69 < len(numbers) / len(clicks) < 0.71
     assert (np.diff(clicks) == 0).mean() > 0.05
 

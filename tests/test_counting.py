@@ -386,7 +386,7 @@ def test_each_of_two_calls_is_owed_its_own_answer(client: redis.Redis, executed:
     f.add_many(["a", "a", "a"])
     operations = f._operations
     assert isinstance(operations, CountingOperations)
-    receipts, opened = operations._removals, operations._stored.opened
+    receipts, opened = operations._removals, operations._stored.handle
     assert opened
     packed = opened.layout.pack_one(b"a")
     lanes = [receipts.take(), receipts.take()]

@@ -289,7 +289,7 @@ def test_a_refused_wait_does_not_undo_the_write(server: Server) -> None:
         )
         with server.client(username="hasty") as client:
             f = BloomFilter(client, "seen", min_replicas=1, **SMALL)
-            f._operations._stored.opened = opened(BloomFilter(admin, "seen", **SMALL))
+            f._operations._stored.handle = opened(BloomFilter(admin, "seen", **SMALL))
             with pytest.raises(OutcomeUnknownError, match="wait") as caught:
                 f.add("a")
         admin.acl_deluser("hasty")
@@ -299,4 +299,4 @@ def test_a_refused_wait_does_not_undo_the_write(server: Server) -> None:
 def opened(f: BloomFilter) -> Any:
     """Return what an object knows that has opened the filter."""
     f.reserve()
-    return f._operations._stored.opened
+    return f._operations._stored.handle

@@ -14,7 +14,7 @@ from bloomredis.bits.layout import Layout
 from bloomredis.compat import go_zero
 from bloomredis.operations import membership
 from bloomredis.stored import planning
-from bloomredis.stored.base import Opened
+from bloomredis.stored.base import Handle
 
 ITEMS = [f"item-{i}".encode() for i in range(4000)]
 LAYOUTS = {
@@ -61,8 +61,8 @@ def test_the_firsts_of_equal_items(layout: Layout) -> None:
     if layout.num_bits < 1000:
         return
     drawn = random.Random(1).choices(ITEMS, k=3000)
-    firsts = [drawn[i] for i in layout.hashed(drawn).firsts()]
-    assert firsts == list(dict.fromkeys(drawn))
+    first_occurrences = [drawn[i] for i in layout.hashed(drawn).first_occurrences()]
+    assert first_occurrences == list(dict.fromkeys(drawn))
 
 
 def test_a_batch_hashed_for_one_layout_is_hashed_again_for_another() -> None:
@@ -70,5 +70,5 @@ def test_a_batch_hashed_for_one_layout_is_hashed_again_for_another() -> None:
     one, other = LAYOUTS["classic"], LAYOUTS["blocked"]
     hashed = batch.hashed(one, ITEMS)
     for layout in (one, other):
-        opened = Opened(b"", layout, 1000, b"seen")
+        opened = Handle(b"", layout, 1000, b"seen")
         assert membership._packed(opened, ITEMS, 5, hashed) == layout.pack(ITEMS[5:])

@@ -63,7 +63,7 @@ def test_the_clients_own_errors_pass_through() -> None:
 def test_no_answer_is_told_from_a_refusal() -> None:
     """A connection error means that the call may have been executed."""
     for error in (redis.ConnectionError("gone"), redis.TimeoutError("slow")):
-        with pytest.raises(replies.Unanswered) as caught:
+        with pytest.raises(replies.NoReply) as caught:
             play(calls.call(ADD, [b"k"], [b"a"]), [error])
         assert caught.value.__cause__ is error
 
@@ -145,10 +145,8 @@ A, B, C = ("GET", "a"), ("GET", "b"), ("GET", "c")
 
 def test_what_is_asked_for_together_travels_together() -> None:
     """Commands and lists become one step; a last one alone stays alone."""
-    answers, sent = play(
-        gather.side_by_side([asking(A, B), asking([A, C]), asking(C)]), [[1, [2, 3], 4], "the b"]
-    )
-    assert sent == [steps.Several([A, [A, C], C]), B]
+    answers, sent = play(gather.gather([asking(A, B), asking([A, C]), asking(C)]), [[1, [2, 3], 4], "the b"])
+    assert sent == [steps.Pipelined([A, [A, C], C]), B]
     assert answers == [[1, "the b"], [[2, 3]], [4]]
 
 
@@ -156,10 +154,10 @@ def test_an_error_reaches_the_operation_that_asked() -> None:
     """One reply is thrown into its operation, inside a list it stays a value; one of all reaches all."""
     lost, refused = redis.ConnectionError("gone"), redis.ResponseError("no")
     answers, _ = play(
-        gather.side_by_side([asking(A, B), asking([A, B]), asking(C)]), [[lost, [1, refused], refused], 2]
+        gather.gather([asking(A, B), asking([A, B]), asking(C)]), [[lost, [1, refused], refused], 2]
     )
     assert answers == [["no answer", 2], [[1, refused]], refused]
-    answers, _ = play(gather.side_by_side([asking(A), asking(B)]), [lost])
+    answers, _ = play(gather.gather([asking(A), asking(B)]), [lost])
     assert answers == [["no answer"], ["no answer"]]
 
 
@@ -167,29 +165,29 @@ def test_each_server_gets_its_own_list() -> None:
     """Those of several servers are asked at once; what one of them refuses concerns its operations alone."""
     lost = redis.ConnectionError("gone")
     operations = [gather.at(1, asking(A, B)), gather.at(0, asking(C)), gather.at(1, asking(C))]
-    answers, sent = play(gather.side_by_side(operations), [[lost, 3], 4])
-    both = steps.At(1, steps.Several([A, C]))
-    assert sent == [steps.Together([both, steps.At(0, C)]), steps.At(1, B)]
+    answers, sent = play(gather.gather(operations), [[lost, 3], 4])
+    both = steps.OnServer(1, steps.Pipelined([A, C]))
+    assert sent == [steps.Concurrent([both, steps.OnServer(0, C)]), steps.OnServer(1, B)]
     assert answers == [["no answer", 4], [3], ["no answer"]]
 
 
 def test_a_step_that_names_its_server_goes_there() -> None:
     """An operation that runs on one server may ask another."""
-    answers, sent = play(gather.at(1, asking(A, steps.At(0, B))), [1, 2])
-    assert sent == [steps.At(1, A), steps.At(0, B)]
+    answers, sent = play(gather.at(1, asking(A, steps.OnServer(0, B))), [1, 2])
+    assert sent == [steps.OnServer(1, A), steps.OnServer(0, B)]
     assert answers == [1, 2]
 
 
 def test_no_more_than_wanted_are_under_way() -> None:
     """The next one begins when one has ended."""
-    answers, sent = play(gather.side_by_side([asking(A), asking(B), asking(C)], most=2), [[1, 2], 3])
-    assert sent == [steps.Several([A, B]), C]
+    answers, sent = play(gather.gather([asking(A), asking(B), asking(C)], most=2), [[1, 2], 3])
+    assert sent == [steps.Pipelined([A, B]), C]
     assert answers == [[1], [2], [3]]
 
 
 def test_replies_are_cut_as_the_steps_are() -> None:
     """Each step has as many as it has commands; only a list is answered with a list."""
-    each = [A, [A, B], steps.Read(C, "text"), steps.Once([A, B]), steps.Once(C)]
+    each = [A, [A, B], steps.ReadOnly(C, "text"), steps.AtMostOnce([A, B]), steps.AtMostOnce(C)]
     assert [command for step in each for command in steps.commands_of(step)] == [A, A, B, C, A, B, C]
     assert steps.regrouped(each, range(7)) == [0, [1, 2], 3, [4, 5], 6]
 
@@ -204,7 +202,7 @@ def test_all_are_told_of_an_end() -> None:
         finally:
             told.append("closed")
 
-    both = gather.side_by_side([waiting(), waiting()])
+    both = gather.gather([waiting(), waiting()])
     next(both)
     both.close()
     assert told == ["closed"] * 2

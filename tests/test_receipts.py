@@ -190,7 +190,7 @@ def test_the_answer_is_found_in_whichever_call_was_executed(client: redis.Redis)
     """Of several calls about an item that have no answer the later one may have been the first executed."""
     f = make(client)
     f.reserve()
-    receipts, opened = f._operations._receipts, f._operations._stored.opened
+    receipts, opened = f._operations._receipts, f._operations._stored.handle
     assert opened
     packed = opened.layout.pack_one(b"a")
     lost, executed = receipts.take(), receipts.take()

@@ -22,7 +22,7 @@ from redis.exceptions import (
 from bloomredis.errors import ServerRefusedError
 from bloomredis.protocol import calls, cluster, replies, scripts, steps
 from bloomredis.protocol.calls import Wait
-from bloomredis.protocol.cluster import Address, Learn, Owner, Pause, Reader, Refresh, Send
+from bloomredis.protocol.cluster import Address, Owner, Reader, RefreshMap, RefreshSlot, Send, Sleep
 
 ADD = scripts.load("add")
 COMMAND = ("EVALSHA", ADD.sha, 2, b"k", b"{k}:receipt:1", b"identity")
@@ -72,7 +72,7 @@ def test_moved_makes_the_client_learn() -> None:
     """The owner is looked up again, after the client was told that its map is old."""
     answer, acts = play(COMMAND, says=[errors(MovedError), [1]])
     assert answer == 1
-    assert [type(act) for act in acts] == [Owner, Send, Learn, Owner, Send]
+    assert [type(act) for act in acts] == [Owner, Send, RefreshSlot, Owner, Send]
 
 
 def test_ask_is_followed_on_one_connection() -> None:
@@ -80,14 +80,14 @@ def test_ask_is_followed_on_one_connection() -> None:
     answer, acts = play(COMMAND, says=[errors(AskError), [b"OK", 1]])
     assert answer == 1
     assert sent(acts) == [("owner", [COMMAND]), ("other", [ASKING, COMMAND])]
-    assert Learn not in map(type, acts)
+    assert RefreshSlot not in map(type, acts)
 
 
 def test_a_node_that_the_client_does_not_know_is_waited_for() -> None:
     """The client learns of it at the end of the slot's migration."""
     answer, acts = play(COMMAND, says=[errors(AskError), errors(AskError), [1]], knows={Address: None})
     assert answer == 1
-    assert Pause in map(type, acts)
+    assert Sleep in map(type, acts)
 
 
 def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,20 +114,20 @@ def test_what_was_not_answered_is_sent_again() -> None:
     gone = redis.ConnectionError("gone")
     answer, acts = play(COMMAND, says=[gone, [1]])
     assert answer == 1
-    assert [type(act) for act in acts] == [Owner, Send, Learn, Owner, Send]
+    assert [type(act) for act in acts] == [Owner, Send, RefreshSlot, Owner, Send]
     met, acts = play(COMMAND, says=itertools.repeat(gone))
     assert (met, len(sent(acts))) == (gone, 1 + cluster.RESENDS)
-    met, acts = play(COMMAND, says=itertools.repeat(gone), knows={Learn: redis.ConnectionError("too")})
+    met, acts = play(COMMAND, says=itertools.repeat(gone), knows={RefreshSlot: redis.ConnectionError("too")})
     assert (met, len(sent(acts))) == (gone, 2)
 
 
 def test_what_must_not_be_sent_again_is_not() -> None:
     """A call without receipt is sent again only where no node can have executed it."""
     gone = redis.ConnectionError("gone")
-    met, acts = play(steps.Once(COMMAND), says=[gone])
+    met, acts = play(steps.AtMostOnce(COMMAND), says=[gone])
     assert (met, len(sent(acts))) == (gone, 1)
     for refusal in (TryAgainError, MovedError, ReadOnlyError):
-        assert play(steps.Once(COMMAND), says=[errors(refusal), [1]])[0] == 1
+        assert play(steps.AtMostOnce(COMMAND), says=[errors(refusal), [1]])[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_what_must_not_be_sent_again_is_not() -> None:
 )
 def test_a_cluster_that_is_down_is_the_callers_to_know(down: Exception) -> None:
     """The client waits as long as it is told to; then the caller is told what to do."""
-    met, acts = play(COMMAND, says=[down, [1]], knows={Learn: down})
+    met, acts = play(COMMAND, says=[down, [1]], knows={RefreshSlot: down})
     assert (met, len(sent(acts))) == (down, 1)
     meaning = replies.explained(down)
     assert isinstance(meaning, ServerRefusedError)
@@ -146,7 +146,7 @@ def test_a_cluster_that_is_down_is_the_callers_to_know(down: Exception) -> None:
 def test_a_lost_cluster_leaves_a_doubt() -> None:
     """That is how a client ends which has lost a connection and then finds no node."""
     error = RedisClusterException("Redis Cluster cannot be connected.")
-    assert isinstance(replies.explained(error), replies.Unanswered)
+    assert isinstance(replies.explained(error), replies.NoReply)
 
 
 def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
@@ -154,7 +154,7 @@ def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
     closed = AttributeError("'NoneType' object has no attribute 'writelines'")
     assert play(COMMAND, says=[closed, [1]])[0] == 1
     met, _ = play(COMMAND, says=itertools.repeat([closed]))
-    assert isinstance(replies.explained(met), replies.Unanswered)
+    assert isinstance(replies.explained(met), replies.NoReply)
 
 
 def confirmed() -> list[Any]:
@@ -185,7 +185,7 @@ def test_a_touch_that_went_astray_is_not_repeated() -> None:
     assert len(sent(acts)) == 1
 
 
-READ = steps.Read(("EVALSHA", ADD.sha, 1, b"k", b"identity"), ADD.text)
+READ = steps.ReadOnly(("EVALSHA", ADD.sha, 1, b"k", b"identity"), ADD.text)
 READ_ONLY = ("EVALSHA_RO", *READ.command[1:])
 
 
@@ -217,7 +217,7 @@ def test_a_refusal_is_left_to_the_primary(refusal: str) -> None:
 def test_a_replica_that_is_gone_makes_the_client_read_its_map() -> None:
     """Otherwise every read would try it first."""
     _, acts = play(READ, says=[redis.ConnectionError("gone"), [1]], knows={Reader: "replica"})
-    assert Refresh in map(type, acts)
+    assert RefreshMap in map(type, acts)
 
 
 def test_a_server_without_read_only_scripts_is_asked_once() -> None:

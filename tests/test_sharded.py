@@ -87,7 +87,7 @@ def test_golden_roots(case: dict[str, Any]) -> None:
     root, table = shard_record.parse(data)
     assert [entry.hex() for entry in table] == case["table"]
     assert {field: getattr(root, field) for field in case["fields"]} == case["fields"]
-    assert root.pack() == data[: shard_record.ROOT_BYTES] + bytes(len(data) - shard_record.ROOT_BYTES)
+    assert root.pack() == data[: shard_record.RECORD_BYTES] + bytes(len(data) - shard_record.RECORD_BYTES)
 
 
 @pytest.mark.parametrize(

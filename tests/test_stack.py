@@ -15,26 +15,26 @@ from bloomredis import FilterFullError
 from bloomredis.bits import layered
 from bloomredis.bits.sizing import MAX_BITS
 from bloomredis.stored import planning
-from bloomredis.stored.layer_record import Rotating, Scaling
+from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "stacks.json").read_text())
-KINDS: dict[str, Any] = {"scaling": Scaling, "rotating": Rotating}
+KINDS: dict[str, Any] = {"scaling": ScalingRecord, "rotating": RotatingRecord}
 
 
-def scaling(ratio: float = 0.5) -> Scaling:
-    head = planning.whole(1000, 1e-3, None, Scaling.kind)
-    return Scaling(head=head, expansion=2, tightening_ratio=ratio).complete()
+def scaling(ratio: float = 0.5) -> ScalingRecord:
+    head = planning.whole(1000, 1e-3, None, ScalingRecord.kind)
+    return ScalingRecord(head=head, expansion=2, tightening_ratio=ratio).complete()
 
 
-def rotating(capacity: int = 1000, slices: int = 4) -> Rotating:
-    head = planning.whole(capacity, 1e-3, None, Rotating.kind)
-    return Rotating(head=head, width=500_000, slices=slices).complete()
+def rotating(capacity: int = 1000, slices: int = 4) -> RotatingRecord:
+    head = planning.whole(capacity, 1e-3, None, RotatingRecord.kind)
+    return RotatingRecord(head=head, width=500_000, slices=slices).complete()
 
 
 @pytest.mark.parametrize("root", [scaling(), rotating()])
 def test_a_root_is_read_as_it_was_written(root: Any) -> None:
     """The bytes hold all of it."""
-    full = replace(root, newest=7, begun=(1, 2, 2**50))
+    full = replace(root, newest=7, began=(1, 2, 2**50))
     assert type(root).parse(full.pack()) == full
 
 
@@ -44,7 +44,7 @@ def test_the_roots_of_the_format(vector: dict[str, Any]) -> None:
     root = KINDS[vector["kind"]].parse(bytes.fromhex(vector["root"]))
     assert root.pack().hex() == vector["root"]
     assert root.newest == vector["newest"]
-    assert list(root.begun) == vector["begun"]
+    assert list(root.began) == vector["begun"]
     assert root.parameters == vector["parameters"]
     assert [layer.pack().hex()[:96] for layer in root.layers()] == vector["layers"]
 
@@ -62,10 +62,10 @@ def test_the_roots_of_the_format(vector: dict[str, Any]) -> None:
 )
 def test_a_damaged_root_is_refused(at: int, byte: int, complaint: str) -> None:
     """What no version wrote is no root."""
-    data = bytearray(replace(scaling(), newest=2, begun=(1, 2, 3)).pack())
+    data = bytearray(replace(scaling(), newest=2, began=(1, 2, 3)).pack())
     data[at] = byte
     with pytest.raises(ValueError, match=complaint):
-        Scaling.parse(bytes(data))
+        ScalingRecord.parse(bytes(data))
 
 
 @pytest.mark.parametrize("ratio", [0.5, 0.8, 0.9])
@@ -91,7 +91,7 @@ def test_a_stack_can_be_full() -> None:
     """Where a layer would need more hashes than there are, or there are 255, the error says so."""
     with pytest.raises(FilterFullError, match="hashes"):
         scaling(ratio=0.0001).planned(60)
-    full = replace(rotating(), newest=300, begun=tuple(range(255)))
+    full = replace(rotating(), newest=300, began=tuple(range(255)))
     with pytest.raises(FilterFullError, match="255 layers"):
         full.following()
 
@@ -117,7 +117,7 @@ def test_what_is_packed_for_all_layers(items: list[str], sizes: list[tuple[int, 
     made = tuple(planning.plan(name, capacity, error_rate) for capacity, error_rate in sizes)
     encoded = [item.encode() for item in items]
     wanted = [b"".join(layer.pack_one(item) for layer in made) for item in encoded]
-    stacked = layered.Stacked(made)
+    stacked = layered.Layered(made)
     assert stacked.pack(encoded) == b"".join(wanted)
     assert [stacked.pack_one(item) for item in encoded] == wanted
     assert {len(each) for each in wanted} == {stacked.item_bytes}

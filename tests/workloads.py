@@ -84,7 +84,7 @@ def in_batches(client: redis.Redis, name: str, items: Sequence[str], errors: Err
 async def in_tasks(client: redis.asyncio.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
     """Add items from 32 tasks, whose calls travel together; ask again as `one_by_one` does."""
     f = bloomredis.asyncio.BloomFilter(client, name, **SIZE)
-    while not f._operations._stored.opened:
+    while not f._operations._stored.handle:
         try:
             await f.reserve()
         except redis.ConnectionError as error:

@@ -25,15 +25,15 @@ _FEW: Final = 2048
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: Knuth's multiplier
 
 
-class Places(NamedTuple):
+class BitAddresses(NamedTuple):
     """The byte that each bit lies in, and its mask: one row a probe, one column an item."""
 
     at: NDArray[np.intp]
     masks: Bytes
 
-    def take(self, items: NDArray[np.intp]) -> Places:
+    def take(self, items: NDArray[np.intp]) -> BitAddresses:
         """Return those of some of the items, by their places in the batch."""
-        return Places(self.at.take(items, axis=1), self.masks.take(items, axis=1))
+        return BitAddresses(self.at.take(items, axis=1), self.masks.take(items, axis=1))
 
     def missing(self, bitmap: Bytes) -> NDArray[np.intp]:
         """Return which of the items have a bit that is not set, in order."""
@@ -55,7 +55,7 @@ class Places(NamedTuple):
         return bitmap.take(self.at) & self.masks
 
 
-class Probes(ABC):
+class BatchBits(ABC):
     """The bits of a batch of items, in little memory."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Probes(ABC):
         """Return all that is kept: arrays of whole numbers, an entry an item."""
 
     @abstractmethod
-    def places(self) -> Places:
+    def places(self) -> BitAddresses:
         """Return where the bits lie."""
 
     @abstractmethod
@@ -82,16 +82,16 @@ class Probes(ABC):
         """Bytes of memory that the bits take."""
         return sum(row.nbytes for row in self.rows())
 
-    def enter(self, bitmap: Bytes) -> Self:
+    def insert(self, bitmap: Bytes) -> Self:
         """Set the bits of all items; return the new ones: a bit was unset, and no equal item came before."""
         places = self.places()
         missing = places.missing(bitmap)
         places.set(bitmap)
         some = self if len(missing) == len(self) else self.take(missing)
-        firsts = some.firsts()
-        return some if len(firsts) == len(some) else some.take(firsts)
+        first_occurrences = some.first_occurrences()
+        return some if len(first_occurrences) == len(some) else some.take(first_occurrences)
 
-    def firsts(self) -> NDArray[np.intp]:
+    def first_occurrences(self) -> NDArray[np.intp]:
         """Return which of the items have no equal before them, in order.
 
         Items are told apart by 64 bits that are computed from theirs.
@@ -107,29 +107,31 @@ class Probes(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Scattered(Probes):
+class ScatteredBits(BatchBits):
     """Bits that lie anywhere: one row of offsets a probe."""
 
     offsets: NDArray[np.uint32]
 
-    def take(self, items: NDArray[np.intp]) -> Scattered:
+    def take(self, items: NDArray[np.intp]) -> ScatteredBits:
         """Return the bits of some of the items, by their places in the batch."""
-        return Scattered(self.offsets.take(items, axis=1))
+        return ScatteredBits(self.offsets.take(items, axis=1))
 
     def rows(self) -> Sequence[NDArray[np.uint32]]:
         """Return the offsets."""
         return list(self.offsets)
 
-    def places(self) -> Places:
+    def places(self) -> BitAddresses:
         """Return where the bits lie."""
-        return Places((self.offsets >> np.uint32(3)).astype(np.intp), masks_of(self.offsets.astype(np.uint8)))
+        return BitAddresses(
+            (self.offsets >> np.uint32(3)).astype(np.intp), byte_masks(self.offsets.astype(np.uint8))
+        )
 
     def packed(self) -> bytes:
         """Return the offsets as little-endian u32, item after item."""
         return self.offsets.T.astype("<u4", copy=False).tobytes()
 
 
-def masks_of(bits: Bytes) -> Bytes:
+def byte_masks(bits: Bytes) -> Bytes:
     """Return the mask of each bit in its byte; only the last three bits of its number count."""
     masks: Bytes = np.right_shift(np.uint8(0x80), bits & np.uint8(7))
     return masks
@@ -138,25 +140,25 @@ def masks_of(bits: Bytes) -> Bytes:
 class Hashing(Protocol):
     """What is needed of a layout here."""
 
-    def hashed(self, items: Sequence[str | bytes]) -> Probes:
+    def hashed(self, items: Sequence[str | bytes]) -> BatchBits:
         """Return the bits of many, hashed at once."""
 
 
-class Hashed(NamedTuple):
+class HashedBatch(NamedTuple):
     """A batch of encoded items with the bits that one layout gives them, so that nothing is hashed twice."""
 
     layout: Hashing
     encoded: Sequence[str | bytes]
-    probes: Probes
-    places: Places
+    probes: BatchBits
+    places: BitAddresses
 
-    def take(self, items: NDArray[np.intp]) -> Hashed:
+    def take(self, items: NDArray[np.intp]) -> HashedBatch:
         """Return some of the items, by their places in the batch."""
         encoded = list(map(self.encoded.__getitem__, items.tolist()))
-        return Hashed(self.layout, encoded, self.probes.take(items), self.places.take(items))
+        return HashedBatch(self.layout, encoded, self.probes.take(items), self.places.take(items))
 
 
-def hashed(layout: Hashing, encoded: Sequence[str | bytes]) -> Hashed:
+def hashed(layout: Hashing, encoded: Sequence[str | bytes]) -> HashedBatch:
     """Return items with their bits in a layout."""
     probes = layout.hashed(encoded)
-    return Hashed(layout, encoded, probes, probes.places())
+    return HashedBatch(layout, encoded, probes, probes.places())

@@ -21,7 +21,7 @@ from mmh3 import hash_bytes
 from numpy.typing import NDArray
 
 from bloomredis.bits import encoding, hashing
-from bloomredis.bits.batch import AT_ONCE, Places, Probes, masks_of
+from bloomredis.bits.batch import AT_ONCE, BatchBits, BitAddresses, byte_masks
 from bloomredis.bits.encoding import Item
 from bloomredis.bits.limits import BLOCK_BITS
 
@@ -77,14 +77,14 @@ class Blocked:
             for position in positions
         ]
 
-    def hashed(self, items: Sequence[str | bytes]) -> InBlocks:
+    def hashed(self, items: Sequence[str | bytes]) -> BlockBits:
         """Return the bits of many, hashed at once."""
         words, positions = _all_draws(items, self.blocks_per_item, self.bits_per_block)
         blocks = np.empty((self.blocks_per_item, len(items)), dtype=np.uint32)
         for i, (first, size) in enumerate(self.regions):
             blocks[i] = words[i] * np.uint64(size) >> np.uint64(32)
             blocks[i] += np.uint32(first)
-        return InBlocks(blocks, positions)
+        return BlockBits(blocks, positions)
 
     def pack_one(self, item: bytes) -> bytes:
         """Return one item's blocks: the number as little-endian u32, then the mask."""
@@ -103,27 +103,27 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True)
-class InBlocks(Probes):
+class BlockBits(BatchBits):
     """Bits of the blocked layout: one row a block, and in it one row for each position of a bit."""
 
     blocks: NDArray[np.uint32]
     positions: NDArray[np.uint8]
 
-    def take(self, items: NDArray[np.intp]) -> InBlocks:
+    def take(self, items: NDArray[np.intp]) -> BlockBits:
         """Return the bits of some of the items, by their places in the batch."""
-        return InBlocks(self.blocks.take(items, axis=1), self.positions.take(items, axis=2))
+        return BlockBits(self.blocks.take(items, axis=1), self.positions.take(items, axis=2))
 
     def rows(self) -> Sequence[NDArray[Any]]:
         """Return the blocks and the positions."""
         return [*self.blocks, *chain(*self.positions)]
 
-    def places(self) -> Places:
+    def places(self) -> BitAddresses:
         """Return where the bits lie."""
         first = self.blocks.astype(np.intp) * (BLOCK_BITS // 8)
         at = first[:, None] + (self.positions >> np.uint8(3))
         regions, bits, items = at.shape
         rows = regions * bits, items
-        return Places(at.reshape(rows), masks_of(self.positions).reshape(rows))
+        return BitAddresses(at.reshape(rows), byte_masks(self.positions).reshape(rows))
 
     def packed(self) -> bytes:
         """Return of each item its blocks: the number as little-endian u32, then the mask."""

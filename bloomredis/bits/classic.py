@@ -11,7 +11,7 @@ from typing import Final
 from mmh3 import hash_bytes
 
 from bloomredis.bits import encoding, hashing
-from bloomredis.bits.batch import AT_ONCE, Scattered
+from bloomredis.bits.batch import AT_ONCE, ScatteredBits
 from bloomredis.bits.encoding import Item
 
 
@@ -52,9 +52,9 @@ class Classic:
         """Return the same for an item that has been encoded."""
         return hashing.probes(hash_bytes(item), self.num_bits, self.num_hashes)
 
-    def hashed(self, items: Sequence[str | bytes]) -> Scattered:
+    def hashed(self, items: Sequence[str | bytes]) -> ScatteredBits:
         """Return the bits of many, hashed at once."""
-        return Scattered(hashing.probe_rows(hashing.digests(items), self.num_bits, self.num_hashes))
+        return ScatteredBits(hashing.probe_rows(hashing.digests(items), self.num_bits, self.num_hashes))
 
     def pack_one(self, item: bytes) -> bytes:
         """Return one item's offsets as little-endian u32."""

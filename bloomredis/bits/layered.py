@@ -16,7 +16,7 @@ from bloomredis.bits.classic import Classic
 
 
 @dataclass(frozen=True)
-class Stacked:
+class Layered:
     """The layouts of several layers, the newest first: an item is packed for one after the other."""
 
     layers: tuple[Classic | Blocked, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from bloomredis.bits.batch import Probes
+from bloomredis.bits.batch import BatchBits
 from bloomredis.bits.encoding import Item
 
 
@@ -48,5 +48,5 @@ class Layout(Packing, Protocol):
     def probes(self, item: bytes) -> list[int]:
         """Return the same for an item that has been encoded."""
 
-    def hashed(self, items: Sequence[str | bytes]) -> Probes:
+    def hashed(self, items: Sequence[str | bytes]) -> BatchBits:
         """Return the bits of many, hashed at once."""

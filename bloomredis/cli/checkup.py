@@ -19,7 +19,7 @@ CHECKS: Final[tuple[Callable[[Facts], Findings], ...]] = (
     keeping.memory,
     keeping.saving,
     condition.fullness,
-    condition.lifetime,
+    condition.ttl_seconds,
     keeping.persistence,
     serving.version,
     serving.cluster,

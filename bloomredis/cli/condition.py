@@ -67,7 +67,7 @@ def fullness(facts: Facts) -> Findings:
         )
 
 
-def lifetime(facts: Facts) -> Findings:
+def ttl_seconds(facts: Facts) -> Findings:
     """Whether the filter is about to expire."""
     if isinstance(facts.stored, Description) and facts.stored.ttl is not None and facts.stored.ttl < SOON:
         yield Finding(

@@ -17,14 +17,14 @@ def batches(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
 
     A last line without newline is a line too.  A line longer than a chunk costs no more per byte.
     """
-    begun: list[bytes] = []
+    began: list[bytes] = []
     for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")
         if newline:
-            yield b"".join([*begun, head]).split(b"\n")
-            begun = []
-        begun.append(tail)
-    if last := b"".join(begun):
+            yield b"".join([*began, head]).split(b"\n")
+            began = []
+        began.append(tail)
+    if last := b"".join(began):
         yield [last]
 
 

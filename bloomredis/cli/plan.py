@@ -11,7 +11,7 @@ import typer
 from bloomredis.bits import sizing
 from bloomredis.cli.output import show, write
 from bloomredis.stored import planning, shard_record
-from bloomredis.stored.shard_record import Root
+from bloomredis.stored.shard_record import ShardRecord
 
 Fields = dict[str, int | float | str]
 
@@ -45,22 +45,22 @@ def plan(
         show(fields | {what: _human(float(fields[field])) for what, field in sizes.items()})
 
 
-def sharded_fields(root: Root, nodes: int) -> Fields:
+def sharded_fields(record: ShardRecord, nodes: int) -> Fields:
     """Return what is to be known of a sharded filter; of the nodes, that with the most shards."""
-    each, most = root.shard.size_bytes, math.ceil(root.shards / nodes)
-    bits = root.head.num_bits * root.shards
+    each, most = record.shard.size_bytes, math.ceil(record.shards / nodes)
+    bits = record.head.num_bits * record.shards
     return {
-        "layout": root.head.layout,
-        "shards": root.shards,
+        "layout": record.head.layout,
+        "shards": record.shards,
         "num_bits": bits,
-        "num_hashes": root.head.num_hashes,
-        "bits_per_item": round(bits / root.head.capacity, 2),
-        "bits_per_shard": root.head.num_bits,
+        "num_hashes": record.head.num_hashes,
+        "bits_per_item": round(bits / record.head.capacity, 2),
+        "bits_per_shard": record.head.num_bits,
         "bytes_per_shard": each,
         "nodes": nodes,
         "shards_per_node": most,
         "bytes_per_node": each * most,
-        "size_bytes": each * root.shards + shard_record.ROOT_BYTES + 8 * root.shards,
+        "size_bytes": each * record.shards + shard_record.RECORD_BYTES + 8 * record.shards,
     }
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bloomredis.bits import encoding
-from bloomredis.bits.batch import Scattered
+from bloomredis.bits.batch import ScatteredBits
 from bloomredis.bits.encoding import Item
 
 MAX_BITS: Final = 2**32
@@ -123,10 +123,10 @@ class Bitmap(ABC):
         """Return the item's SETBIT offsets in probe order, repeats kept, each below `num_bits`."""
         return self.probes(self.encode(item))
 
-    def hashed(self, items: Sequence[str | bytes]) -> Scattered:
+    def hashed(self, items: Sequence[str | bytes]) -> ScatteredBits:
         """Return the bits of encoded items."""
         offsets = np.frombuffer(self.pack(items), dtype="<u4").reshape(-1, self.num_hashes)
-        return Scattered(offsets.T.astype(np.uint32, order="C"))
+        return ScatteredBits(offsets.T.astype(np.uint32, order="C"))
 
     def pack_one(self, item: bytes) -> bytes:
         """Return the offsets of one encoded item as little-endian u32."""

@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary
 
 from bloomredis.protocol import cluster
 from bloomredis.protocol.steps import (
-    At,
+    AtMostOnce,
     Command,
-    Once,
-    Read,
-    Several,
+    Concurrent,
+    OnServer,
+    Pipelined,
+    ReadOnly,
     Step,
-    Together,
     commands_of,
     regrouped,
 )
@@ -62,18 +62,18 @@ async def drive(
 
 
 async def _execute(client: AsyncClient, step: Step) -> Any:
-    if isinstance(step, Together):
+    if isinstance(step, Concurrent):
         return await _together(client, step.steps)
-    if isinstance(step, At):
+    if isinstance(step, OnServer):
         return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if cluster.is_cluster(type(client)):
         return await drive(client, cluster.run(client, step), _act)
-    if isinstance(step, Several):
+    if isinstance(step, Pipelined):
         together = [each for one in step.steps for each in commands_of(one)]
         return regrouped(step.steps, await _execute(client, together))
-    if isinstance(step, Read):
+    if isinstance(step, ReadOnly):
         step = step.command
-    elif isinstance(step, Once):
+    elif isinstance(step, AtMostOnce):
         step = step.step
     if isinstance(step, tuple):
         return await client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
@@ -101,11 +101,11 @@ async def _act(client: Any, act: cluster.Act) -> Any:
         return await _send(act)
     if isinstance(act, cluster.SendAll):
         return await _at_once([_send(send) for send in act.sends])
-    if isinstance(act, cluster.Pause):
+    if isinstance(act, cluster.Sleep):
         return await asyncio.sleep(act.seconds)
-    if isinstance(act, cluster.Learn):
+    if isinstance(act, cluster.RefreshSlot):
         return await _learn(client, act)
-    if isinstance(act, cluster.Refresh):
+    if isinstance(act, cluster.RefreshMap):
         return await client.nodes_manager.initialize()
     await client.initialize()  # reads the map, unless it was
     return cluster.look_up(client, act)
@@ -115,7 +115,7 @@ _learning: Final[WeakKeyDictionary[Any, dict[Any, asyncio.Future[Any]]]] = WeakK
 """What clients are about to learn, by the keys."""
 
 
-async def _learn(client: Any, act: cluster.Learn) -> None:
+async def _learn(client: Any, act: cluster.RefreshSlot) -> None:
     # All tasks that wait for a filter are told at once that it has moved.  They learn together, since
     # a client that is redirected often enough closes its connections, those of other tasks too.
     under_way = _learning.setdefault(client, {})

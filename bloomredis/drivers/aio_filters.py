@@ -22,7 +22,7 @@ from bloomredis.drivers.aio import AsyncClient, T, drive
 from bloomredis.drivers.batches import async_batches
 from bloomredis.drivers.binding import Bound, built_by, documented_by, presented_as
 from bloomredis.drivers.coalescing import MOST_ITEMS
-from bloomredis.drivers.tasks import _Carriage
+from bloomredis.drivers.tasks import Coalescer
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims import ClaimView, Held
 from bloomredis.operations.counting import CountingOperations
@@ -125,8 +125,8 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
     def _bind(self) -> None:
         operations = self._operations
         self._coalesce = operations.coalesce is not False
-        self._adds = _Carriage(self._client, operations, lambda items: operations.add_encoded(items, items))
-        self._tests = _Carriage(self._client, operations, operations.contains_encoded)
+        self._adds = Coalescer(self._client, operations, lambda items: operations.add_encoded(items, items))
+        self._tests = Coalescer(self._client, operations, operations.contains_encoded)
 
     @classmethod
     async def open(cls, client: AsyncClient, name: str) -> Self:
@@ -134,10 +134,10 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
 
         :raises FilterNotFoundError: there is none.
         """
-        opened = cls.__new__(cls)
-        Bound.__init__(opened, client, cls._operations_class.unopened(name))
-        await opened.reserve()
-        return opened
+        handle = cls.__new__(cls)
+        Bound.__init__(handle, client, cls._operations_class.from_server(name))
+        await handle.reserve()
+        return handle
 
     @documented_by(FilterOperations.add)
     async def add(self, item: Item, *, token: str | None = None) -> bool:
@@ -146,7 +146,9 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
             return False
         if token is not None or not self._coalesce:
             return await drive(self._client, operations.add(item, token=token))
-        answer: bool = await self._adds.carry((operations.hashable(item),), None, operations.add, item)
+        answer: bool = await self._adds.submit(
+            (operations.encode_for_batch(item),), None, operations.add, item
+        )
         return answer
 
     @documented_by(FilterOperations.contains)
@@ -156,7 +158,9 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
             return True
         if not self._coalesce:
             return await drive(self._client, operations.contains(item))
-        answer: bool = await self._tests.carry((operations.hashable(item),), None, operations.contains, item)
+        answer: bool = await self._tests.submit(
+            (operations.encode_for_batch(item),), None, operations.contains, item
+        )
         return answer
 
     @documented_by(FilterOperations.add_many)
@@ -164,8 +168,8 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         operations, batch = self._operations, listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return await drive(self._client, operations.add_many(batch))
-        encoded = [operations.hashable(item) for item in batch]
-        answers: list[bool] = await self._adds.carry(encoded, batch, operations.add_many, batch)
+        encoded = [operations.encode_for_batch(item) for item in batch]
+        answers: list[bool] = await self._adds.submit(encoded, batch, operations.add_many, batch)
         return answers
 
     @documented_by(FilterOperations.contains_many)
@@ -173,8 +177,8 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         operations, batch = self._operations, listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return await drive(self._client, operations.contains_many(batch))
-        encoded = [operations.hashable(item) for item in batch]
-        answers: list[bool] = await self._tests.carry(encoded, batch, operations.contains_many, batch)
+        encoded = [operations.encode_for_batch(item) for item in batch]
+        answers: list[bool] = await self._tests.submit(encoded, batch, operations.contains_many, batch)
         return answers
 
     async def dedupe(self, items: Iterable[I] | AsyncIterable[I]) -> AsyncIterator[I]:
@@ -201,15 +205,15 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         progress: Callable[[int], object] | None = None,
     ) -> int:
         operations, loop = self._operations, asyncio.get_running_loop()
-        load = operations.loading(await drive(self._client, operations.opened()))
+        load = operations.loading(await drive(self._client, operations.handle()))
         done = 0
 
         async def send() -> None:
             nonlocal done
             done += load.items
-            opened = await drive(self._client, operations.load(load))
+            handle = await drive(self._client, operations.load(load))
             added = await loop.run_in_executor(None, load.finish)
-            await drive(self._client, operations.tally(opened, added))
+            await drive(self._client, operations.tally(handle, added))
             if progress is not None:
                 progress(done)
 
@@ -239,13 +243,13 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
         In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
         its own client.
         """
-        opened = await drive(self._client, self._operations.opened(item))
-        self._operations.queue_add(opened, pipe, item)
+        handle = await drive(self._client, self._operations.handle(item))
+        self._operations.queue_add(handle, pipe, item)
 
     async def queue_contains(self, pipe: AnyPipeline, item: Item) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
-        opened = await drive(self._client, self._operations.opened(item))
-        self._operations.queue_contains(opened, pipe, item)
+        handle = await drive(self._client, self._operations.handle(item))
+        self._operations.queue_contains(handle, pipe, item)
 
     reserve = run(FilterOperations.reserve)
     info = run(FilterOperations.info)
@@ -291,9 +295,9 @@ class ShardedBloomFilter(BloomFilter):
         :raises FilterLostError: the root is there and a shard is not; a filter that is made with the
             constructor goes on without it after `reserve()`.
         """
-        opened = cls(client, name)
-        await opened.reserve()
-        return opened
+        handle = cls(client, name)
+        await handle.reserve()
+        return handle
 
 
 class CountingBloomFilter(BloomFilter):

@@ -21,7 +21,7 @@ MOST_ITEMS: Final = 400
 """Items that share one script call; with 7 hashes that is about what it may take (`PROBES_A_CALL`)."""
 
 
-class Waiting:
+class PendingCall:
     """A call that waits: its items, encoded and as they came (None for a single one).
 
     Drivers add what they need to wake it up.
@@ -34,7 +34,7 @@ class Waiting:
         self.source = source
 
 
-W = TypeVar("W", bound=Waiting)
+W = TypeVar("W", bound=PendingCall)
 
 
 def take(
@@ -59,7 +59,7 @@ def take(
     return batch
 
 
-def gathered(batch: Sequence[Waiting]) -> list[str | bytes]:
+def gathered(batch: Sequence[PendingCall]) -> list[str | bytes]:
     """Return the items of all calls of a batch."""
     return list(chain.from_iterable([call.items for call in batch]))
 
@@ -93,7 +93,7 @@ def _sliced(
             yield call, own[0] if call.source is None else own
 
 
-def _own_error(call: Waiting, own: list[bool], error: Exception, token: str | None) -> Exception:
+def _own_error(call: PendingCall, own: list[bool], error: Exception, token: str | None) -> Exception:
     """Return what one caller is told: about its own items, and no exception object is shared."""
     reason = error.__cause__ if isinstance(error, BatchInterruptedError) else None
     if not isinstance(reason, Exception):

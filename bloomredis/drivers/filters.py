@@ -13,7 +13,7 @@ from bloomredis.drivers.batches import batches
 from bloomredis.drivers.binding import Bound, built_by, documented_by, presented_as
 from bloomredis.drivers.coalescing import MOST_ITEMS
 from bloomredis.drivers.sync import SyncClient, T, drive
-from bloomredis.drivers.threads import _Carriage
+from bloomredis.drivers.threads import Coalescer
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims import ClaimView, Held
 from bloomredis.operations.counting import CountingOperations
@@ -88,8 +88,8 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
     def _bind(self) -> None:
         operations = self._operations
         self._coalesce = operations.coalesce is True
-        self._adds = _Carriage(self._client, operations, lambda items: operations.add_encoded(items, items))
-        self._tests = _Carriage(self._client, operations, operations.contains_encoded)
+        self._adds = Coalescer(self._client, operations, lambda items: operations.add_encoded(items, items))
+        self._tests = Coalescer(self._client, operations, operations.contains_encoded)
 
     @classmethod
     def open(cls, client: SyncClient, name: str) -> Self:
@@ -97,10 +97,10 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
 
         :raises FilterNotFoundError: there is none.
         """
-        opened = cls.__new__(cls)
-        Bound.__init__(opened, client, cls._operations_class.unopened(name))
-        opened.reserve()
-        return opened
+        handle = cls.__new__(cls)
+        Bound.__init__(handle, client, cls._operations_class.from_server(name))
+        handle.reserve()
+        return handle
 
     @documented_by(FilterOperations.add)
     def add(self, item: Item, *, token: str | None = None) -> bool:
@@ -109,7 +109,7 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
             return False
         if token is not None or not self._coalesce:
             return drive(self._client, operations.add(item, token=token))
-        added: bool = self._adds.carry((operations.hashable(item),), None, operations.add, item)
+        added: bool = self._adds.submit((operations.encode_for_batch(item),), None, operations.add, item)
         return added
 
     @documented_by(FilterOperations.contains)
@@ -119,7 +119,9 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
             return True
         if not self._coalesce:
             return drive(self._client, operations.contains(item))
-        there: bool = self._tests.carry((operations.hashable(item),), None, operations.contains, item)
+        there: bool = self._tests.submit(
+            (operations.encode_for_batch(item),), None, operations.contains, item
+        )
         return there
 
     def __contains__(self, item: Item) -> bool:
@@ -130,8 +132,8 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
         operations, batch = self._operations, listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return drive(self._client, operations.add_many(batch))
-        encoded = [operations.hashable(item) for item in batch]
-        added: list[bool] = self._adds.carry(encoded, batch, operations.add_many, batch)
+        encoded = [operations.encode_for_batch(item) for item in batch]
+        added: list[bool] = self._adds.submit(encoded, batch, operations.add_many, batch)
         return added
 
     @documented_by(FilterOperations.contains_many)
@@ -139,8 +141,8 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
         operations, batch = self._operations, listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return drive(self._client, operations.contains_many(batch))
-        encoded = [operations.hashable(item) for item in batch]
-        there: list[bool] = self._tests.carry(encoded, batch, operations.contains_many, batch)
+        encoded = [operations.encode_for_batch(item) for item in batch]
+        there: list[bool] = self._tests.submit(encoded, batch, operations.contains_many, batch)
         return there
 
     def dedupe(self, items: Iterable[I]) -> Iterator[I]:
@@ -161,15 +163,15 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
     @documented_by(FilterOperations.load)
     def load(self, items: Iterable[Item], progress: Callable[[int], object] | None = None) -> int:
         operations = self._operations
-        load = operations.loading(drive(self._client, operations.opened()))
+        load = operations.loading(drive(self._client, operations.handle()))
         done = 0
         for batch in chain(batches(items, LOAD_ITEMS), [None]):
             if batch:
                 load.take(batch)
             if load.items and (load.is_full or not batch):
                 done += load.items
-                opened = drive(self._client, operations.load(load))
-                drive(self._client, operations.tally(opened, load.finish()))
+                handle = drive(self._client, operations.load(load))
+                drive(self._client, operations.tally(handle, load.finish()))
                 if progress is not None:
                     progress(done)
         return done
@@ -191,13 +193,13 @@ class BloomFilter(Bound[SyncClient, FilterOperations]):
         In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
         its own client.
         """
-        opened = drive(self._client, self._operations.opened(item))
-        self._operations.queue_add(opened, pipe, item)
+        handle = drive(self._client, self._operations.handle(item))
+        self._operations.queue_add(handle, pipe, item)
 
     def queue_contains(self, pipe: AnyPipeline, item: Item) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
-        opened = drive(self._client, self._operations.opened(item))
-        self._operations.queue_contains(opened, pipe, item)
+        handle = drive(self._client, self._operations.handle(item))
+        self._operations.queue_contains(handle, pipe, item)
 
     reserve = run(FilterOperations.reserve)
     info = run(FilterOperations.info)
@@ -243,9 +245,9 @@ class ShardedBloomFilter(BloomFilter):
         :raises FilterLostError: the root is there and a shard is not; a filter that is made with the
             constructor goes on without it after `reserve()`.
         """
-        opened = cls(client, name)
-        opened.reserve()
-        return opened
+        handle = cls(client, name)
+        handle.reserve()
+        return handle
 
 
 class CountingBloomFilter(BloomFilter):

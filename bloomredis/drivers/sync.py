@@ -10,7 +10,16 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from bloomredis.protocol import cluster
-from bloomredis.protocol.steps import At, Once, Read, Several, Step, Together, commands_of, regrouped
+from bloomredis.protocol.steps import (
+    AtMostOnce,
+    Concurrent,
+    OnServer,
+    Pipelined,
+    ReadOnly,
+    Step,
+    commands_of,
+    regrouped,
+)
 
 T = TypeVar("T")
 
@@ -51,18 +60,18 @@ def drive(
 
 
 def _execute(client: SyncClient, step: Step) -> Any:
-    if isinstance(step, Together):
+    if isinstance(step, Concurrent):
         return _together(client, step.steps)
-    if isinstance(step, At):
+    if isinstance(step, OnServer):
         return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.run(client, step), _act)
-    if isinstance(step, Several):
+    if isinstance(step, Pipelined):
         together = [each for one in step.steps for each in commands_of(one)]
         return regrouped(step.steps, _execute(client, together))
-    if isinstance(step, Read):
+    if isinstance(step, ReadOnly):
         step = step.command
-    elif isinstance(step, Once):
+    elif isinstance(step, AtMostOnce):
         step = step.step
     if isinstance(step, tuple):
         return client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
@@ -114,15 +123,15 @@ def _act(client: Any, act: cluster.Act) -> Any:
         return _execute(connect(act.node), act.commands)
     if isinstance(act, cluster.SendAll):
         return _at_once([partial(_act, client, send) for send in act.sends])
-    if isinstance(act, cluster.Pause):
+    if isinstance(act, cluster.Sleep):
         return time.sleep(act.seconds)
-    if isinstance(act, cluster.Learn | cluster.Refresh):
+    if isinstance(act, cluster.RefreshSlot | cluster.RefreshMap):
         return _learn(client, act)
     return cluster.look_up(client, act)
 
 
-def _learn(client: Any, act: cluster.Learn | cluster.Refresh) -> None:
-    if isinstance(act, cluster.Refresh):
+def _learn(client: Any, act: cluster.RefreshSlot | cluster.RefreshMap) -> None:
+    if isinstance(act, cluster.RefreshMap):
         client.nodes_manager.initialize()
     elif probe := cluster.probe(client, act):
         client.execute_command(*probe)

@@ -12,7 +12,7 @@ from collections.abc import (
 from typing import Any, Final
 
 from bloomredis.drivers.aio import AsyncClient, T, drive
-from bloomredis.drivers.coalescing import MOST_ITEMS, Waiting, gathered, outcomes, take
+from bloomredis.drivers.coalescing import MOST_ITEMS, PendingCall, gathered, outcomes, take
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.protocol.steps import (
     Op,
@@ -25,7 +25,7 @@ FEWEST_ITEMS: Final = 64
 """Items worth a batch of their own while another is under way: each batch costs this process some 150 µs."""
 
 
-class _Passenger(Waiting):
+class _Waiter(PendingCall):
     """How a task waits."""
 
     __slots__ = ("future",)
@@ -38,7 +38,7 @@ class _Passenger(Waiting):
         self.future = future
 
 
-class _Carriage:
+class Coalescer:
     """Carries the calls of one verb; those that find others under way travel together."""
 
     def __init__(
@@ -52,7 +52,7 @@ class _Carriage:
         self._verb = verb
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def carry(
+    def submit(
         self,
         items: Sequence[str | bytes],
         source: Sequence[Any] | None,
@@ -64,9 +64,9 @@ class _Carriage:
         if loop is not self._loop:
             self._enter(loop)
         if self._batches == 0 and not self._queue and not self._scheduled:
-            return self._travel_alone(items, alone(argument))
+            return self._run_alone(items, alone(argument))
         future: asyncio.Future[Any] = loop.create_future()
-        self._queue.append(_Passenger(items, source, future))
+        self._queue.append(_Waiter(items, source, future))
         if not self._scheduled:
             self._schedule()
         return future
@@ -78,14 +78,14 @@ class _Carriage:
                 "make a client in this one and use filter.with_client(client)"
             )
         self._loop = loop
-        self._queue: deque[_Passenger] = deque()
+        self._queue: deque[_Waiter] = deque()
         self._items: set[str | bytes] = set()  # under way, in so many batches:
         self._batches = 0
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def _travel_alone(self, items: Sequence[str | bytes], operation: Op[T]) -> T:
-        self._take_off(items)
+    async def _run_alone(self, items: Sequence[str | bytes], operation: Op[T]) -> T:
+        self._begin(items)
         try:
             return await drive(self._client, operation)
         finally:
@@ -94,15 +94,15 @@ class _Carriage:
             if self._queue:
                 self._schedule()
 
-    async def _travel(self, batch: list[_Passenger], items: list[str | bytes]) -> None:
+    async def _run_batch(self, batch: list[_Waiter], items: list[str | bytes]) -> None:
         answers: list[bool] | Exception
         try:
             try:
                 answers = await drive(self._client, self._verb(items))
             except Exception as error:
                 answers = error
-            for passenger, outcome in outcomes(self._operations, batch, answers):
-                future = passenger.future
+            for waiter, outcome in outcomes(self._operations, batch, answers):
+                future = waiter.future
                 if future.done():
                     continue
                 if isinstance(outcome, Exception):
@@ -110,17 +110,17 @@ class _Carriage:
                 else:
                     future.set_result(outcome)
         except BaseException:
-            for passenger in batch:
-                passenger.future.cancel()
+            for waiter in batch:
+                waiter.future.cancel()
             raise
         finally:
-            self._land(items)  # last, so that those who are told now come back before the next departure
+            self._end(items)  # last, so that those who are told now come back before the next departure
 
-    def _take_off(self, items: Sequence[str | bytes]) -> None:
+    def _begin(self, items: Sequence[str | bytes]) -> None:
         self._batches += 1
         self._items.update(items)
 
-    def _land(self, items: Sequence[str | bytes]) -> None:
+    def _end(self, items: Sequence[str | bytes]) -> None:
         self._batches -= 1
         self._items.difference_update(items)
         self._schedule()
@@ -130,9 +130,9 @@ class _Carriage:
         # now get on board.
         if not self._scheduled and self._batches < MOST_UNDER_WAY:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._depart)
+            asyncio.get_running_loop().call_soon(self._dispatch)
 
-    def _depart(self) -> None:
+    def _dispatch(self) -> None:
         self._scheduled = False
         while self._queue and self._batches < MOST_UNDER_WAY:
             # Half of all calls, so that two halves take turns in the server and here.
@@ -142,9 +142,9 @@ class _Carriage:
             taken = take(self._queue, min(MOST_ITEMS, half), self._items)
             if not taken:
                 return  # the landing of what bars it schedules the next departure
-            if batch := [passenger for passenger in taken if not passenger.future.done()]:
+            if batch := [waiter for waiter in taken if not waiter.future.done()]:
                 items = gathered(batch)
-                self._take_off(items)
-                task = asyncio.get_running_loop().create_task(self._travel(batch, items))
+                self._begin(items)
+                task = asyncio.get_running_loop().create_task(self._run_batch(batch, items))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)

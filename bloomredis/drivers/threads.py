@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from bloomredis.drivers.coalescing import Waiting, gathered, outcomes, take
+from bloomredis.drivers.coalescing import PendingCall, gathered, outcomes, take
 from bloomredis.drivers.sync import SyncClient, drive
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.protocol.steps import Op
@@ -19,7 +19,7 @@ WOKEN_TOGETHER: Final = 2
 """Threads of a batch that are woken before each wakes a later one: more would queue for the interpreter."""
 
 
-class _Turn(Waiting):
+class _Waiter(PendingCall):
     """How a thread waits: for the outcome of its call, or for a batch to carry that its call is in."""
 
     __slots__ = ("batch", "lock", "outcome", "wakes")
@@ -30,25 +30,25 @@ class _Turn(Waiting):
         self.lock = threading.Lock()
         self.lock.acquire()
         self.outcome: Any = None
-        self.batch: _Batch | None = None
-        self.wakes: _Turn | None = None
+        self.batch: _SharedBatch | None = None
+        self.wakes: _Waiter | None = None
 
 
-class _Batch:
+class _SharedBatch:
     """Calls that travel together, and how many of their threads have got away since."""
 
-    __slots__ = ("_left", "turns")
+    __slots__ = ("_left", "waiters")
 
-    def __init__(self, turns: list[_Turn]) -> None:
-        self.turns = turns
+    def __init__(self, waiters: list[_Waiter]) -> None:
+        self.waiters = waiters
         self._left = itertools.count(1)
 
     def leave(self) -> bool:
         """Return True for the last thread that gets away; safe without a lock."""
-        return next(self._left) == len(self.turns)
+        return next(self._left) == len(self.waiters)
 
 
-class _Carriage:
+class Coalescer:
     """Carries the calls of one verb; one thread carries what the others have waiting.
 
     The next batch leaves when all threads of the last one have got away, so that those which come back
@@ -68,15 +68,15 @@ class _Carriage:
         self._operations = operations
         self._verb = verb
         self.reset()
-        _carriages.add(self)
+        _coalescers.add(self)
 
     def reset(self) -> None:
         """Begin anew: in a forked child, whose parent's threads are not here to carry anything."""
         self._mutex = threading.Lock()
-        self._queue: deque[_Turn] = deque()
+        self._queue: deque[_Waiter] = deque()
         self._busy = False
 
-    def carry(
+    def submit(
         self,
         items: Sequence[str | bytes],
         source: Sequence[Any] | None,
@@ -87,62 +87,62 @@ class _Carriage:
         if threading.current_thread() is threading.main_thread():
             return drive(self._client, alone(argument))
         with self._mutex:
-            turn = _Turn(items, source) if self._busy else None
-            if turn is not None:
-                self._queue.append(turn)
+            waiter = _Waiter(items, source) if self._busy else None
+            if waiter is not None:
+                self._queue.append(waiter)
             self._busy = True
-        if turn is None:
+        if waiter is None:
             try:
                 return drive(self._client, alone(argument))
             finally:
-                self._depart()
-        turn.lock.acquire()
-        self._get_away(turn)
-        if isinstance(turn.outcome, Exception):
-            raise turn.outcome
-        return turn.outcome
+                self._dispatch()
+        waiter.lock.acquire()
+        self._finish(waiter)
+        if isinstance(waiter.outcome, Exception):
+            raise waiter.outcome
+        return waiter.outcome
 
-    def _get_away(self, turn: _Turn) -> None:
-        batch = turn.batch
+    def _finish(self, waiter: _Waiter) -> None:
+        batch = waiter.batch
         assert batch is not None  # noqa: S101 - only a departure or a landing releases the lock
-        if turn is batch.turns[0]:
-            self._travel(batch)
-        elif turn.wakes is not None:
-            turn.wakes.lock.release()
+        if waiter is batch.waiters[0]:
+            self._run_batch(batch)
+        elif waiter.wakes is not None:
+            waiter.wakes.lock.release()
         if batch.leave():
-            self._depart()
+            self._dispatch()
 
-    def _travel(self, batch: _Batch) -> None:
-        turns = batch.turns
+    def _run_batch(self, batch: _SharedBatch) -> None:
+        waiters = batch.waiters
         answers: list[bool] | Exception
         try:
-            answers = drive(self._client, self._verb(gathered(turns)))
+            answers = drive(self._client, self._verb(gathered(waiters)))
         except Exception as error:
             answers = error
-        for turn, outcome in outcomes(self._operations, turns, answers):
-            turn.outcome = outcome
-        for turn, later in zip(turns[1:], turns[1 + WOKEN_TOGETHER :], strict=False):
-            turn.wakes = later
-        for turn in turns[1 : 1 + WOKEN_TOGETHER]:
-            turn.lock.release()
+        for waiter, outcome in outcomes(self._operations, waiters, answers):
+            waiter.outcome = outcome
+        for waiter, later in zip(waiters[1:], waiters[1 + WOKEN_TOGETHER :], strict=False):
+            waiter.wakes = later
+        for waiter in waiters[1 : 1 + WOKEN_TOGETHER]:
+            waiter.lock.release()
 
-    def _depart(self) -> None:
+    def _dispatch(self) -> None:
         """Hand what waits to the thread of the first call, which carries it."""
         with self._mutex:
             self._busy = bool(self._queue)
             if self._queue:
-                batch = _Batch(take(self._queue))
-                for turn in batch.turns:
-                    turn.batch = batch
-                batch.turns[0].lock.release()
+                batch = _SharedBatch(take(self._queue))
+                for waiter in batch.waiters:
+                    waiter.batch = batch
+                batch.waiters[0].lock.release()
 
 
-_carriages: weakref.WeakSet[_Carriage] = weakref.WeakSet()
+_coalescers: weakref.WeakSet[Coalescer] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for carriage in _carriages:
-        carriage.reset()
+    for coalescer in _coalescers:
+        coalescer.reset()
 
 
 if hasattr(os, "register_at_fork"):

@@ -19,9 +19,9 @@ from bloomredis.errors import ClaimLostError, interruptible
 from bloomredis.protocol import calls, scripts
 from bloomredis.protocol.keys import as_bytes, beside
 from bloomredis.protocol.receipts import Lane, Receipts
-from bloomredis.protocol.replies import Unanswered
+from bloomredis.protocol.replies import NoReply
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Opened, Outdated, Stored
+from bloomredis.stored.base import Handle, LayoutChanged, Stored
 
 State = Literal["claimed", "done", "busy", "released", "lost"]
 C = TypeVar("C")
@@ -65,12 +65,12 @@ class Claims:
     def claim(self, encoded: bytes, item: Any, lease: int, make: Callable[[Held], C]) -> Op[C]:
         """Claim an item for `lease` ms; return what `make` makes of what is known of it."""
         while True:
-            opened = self._stored.opened or (yield from self._stored.open())
+            handle = self._stored.handle or (yield from self._stored.open())
             try:
                 (held,) = yield from self._claim(
-                    opened, [encoded], [item], opened.layout.pack_one(encoded), lease
+                    handle, [encoded], [item], handle.layout.pack_one(encoded), lease
                 )
-            except Outdated:
+            except LayoutChanged:
                 continue
             return make(held)
 
@@ -81,18 +81,18 @@ class Claims:
         claims: list[C] = []
         with interruptible("claim_many", claims, items):
             while len(claims) < len(items):
-                opened = self._stored.opened or (yield from self._stored.open())
-                run = slice(len(claims), len(claims) + min(_MOST_ITEMS, opened.items))
-                packed = opened.layout.pack(encoded[run])
+                handle = self._stored.handle or (yield from self._stored.open())
+                run = slice(len(claims), len(claims) + min(_MOST_ITEMS, handle.items))
+                packed = handle.layout.pack(encoded[run])
                 try:
-                    held = yield from self._claim(opened, encoded[run], items[run], packed, lease)
-                except Outdated:
+                    held = yield from self._claim(handle, encoded[run], items[run], packed, lease)
+                except LayoutChanged:
                     continue
                 claims += map(make, held)
         return claims
 
     def _claim(
-        self, opened: Opened, encoded: Sequence[str | bytes], items: Sequence[Any], packed: bytes, lease: int
+        self, handle: Handle, encoded: Sequence[str | bytes], items: Sequence[Any], packed: bytes, lease: int
     ) -> Op[list[Held]]:
         """Claim packed items in one script.
 
@@ -101,16 +101,16 @@ class Claims:
         keys = [self._prefix + hash_bytes(item).hex().encode() for item in encoded]
         owners = [self._doubts.pop(key, b"") or os.urandom(_OWNER_BYTES) for key in keys]
         try:
-            reply = yield from self._stored.run(_CLAIM, opened, (packed, lease, b"".join(owners)), keys)
+            reply = yield from self._stored.run(_CLAIM, handle, (packed, lease, b"".join(owners)), keys)
         except (Exception, GeneratorExit) as error:
             if len(self._doubts) < _MOST_DOUBTS:
                 for key, owner in zip(keys, owners, strict=True):
                     self._doubts.setdefault(key, owner)
-            if isinstance(error, Unanswered):
+            if isinstance(error, NoReply):
                 raise error.public(self._stored.name, _AGAIN) from error
             raise
         # A filter that was lost may have been made anew for the call.
-        generation = (self._stored.opened or opened).generation
+        generation = (self._stored.handle or handle).generation
         states = reply if isinstance(reply, str) else reply.decode()
         return [
             Held(item, _STATES[state], key, as_bytes(code), generation + owner)
@@ -125,15 +125,15 @@ class Claims:
         while True:
             try:
                 return (yield from self._commit(held))
-            except Outdated:
+            except LayoutChanged:
                 continue
 
     def _commit(self, held: Held) -> Op[None]:
-        opened = self._stored.opened or (yield from self._stored.open())
-        if not held.value.startswith(opened.generation):
+        handle = self._stored.handle or (yield from self._stored.open())
+        if not held.value.startswith(handle.generation):
             raise self._lost(held)
         owner = held.value[-_OWNER_BYTES:]
-        keys, arguments = [held.key], [opened.layout.pack_one(held.encoded), owner]
+        keys, arguments = [held.key], [handle.layout.pack_one(held.encoded), owner]
         if self._retry_safe:
             if held.lane is None:
                 held.lane = self._receipts.take()
@@ -141,8 +141,8 @@ class Claims:
             keys.append(held.lane.key)
             arguments.append(b"%d" % held.lane.calls)
         try:
-            reply = yield from self._stored.run(_COMMIT, opened, arguments, keys, again=self._retry_safe)
-        except Unanswered as unanswered:
+            reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
+        except NoReply as unanswered:
             raise unanswered.public(self._stored.name, _AGAIN) from unanswered
         if held.lane is not None:
             self._receipts.give_back(held.lane)
@@ -171,7 +171,7 @@ class Claims:
     def _call(self, script: scripts.Script, held: Held, arguments: list[int]) -> Op[Any]:
         try:
             return (yield from calls.call(script, [held.key], [held.value, *arguments], self._stored.wait))
-        except Unanswered as unanswered:
+        except NoReply as unanswered:
             raise unanswered.public(self._stored.name, _AGAIN) from unanswered
 
     def _check(self, held: Held) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from bloomredis import arguments
 from bloomredis.arguments import OnLost, listed
 from bloomredis.bits import batch, encoding
-from bloomredis.bits.batch import Hashed
+from bloomredis.bits.batch import HashedBatch
 from bloomredis.bits.bitmap import Bits
 from bloomredis.bits.encoding import Item
 from bloomredis.errors import BatchInterruptedError, FilterLostError
@@ -31,7 +31,7 @@ from bloomredis.protocol import scripts, steps
 from bloomredis.protocol.keys import beside
 from bloomredis.protocol.receipts import Receipts, parse_token
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Description, Opened, Outdated, Stored
+from bloomredis.stored.base import Description, Handle, LayoutChanged, Stored
 from bloomredis.stored.foreign import ForeignLayout
 from bloomredis.stored.header import COUNTING, FILTER
 
@@ -106,7 +106,7 @@ class FilterOperations:
         local_cache: bool = False,
         local_cache_check: float | timedelta = 1.0,
     ) -> None:
-        under_key = self._under(
+        under_key = self._make_stored(
             name,
             capacity=capacity,
             error_rate=error_rate,
@@ -157,11 +157,11 @@ class FilterOperations:
         self.coalesce = coalesce
 
     @classmethod
-    def unopened(cls, name: str) -> Self:
+    def from_server(cls, name: str) -> Self:
         """Return the operations of a filter whose parameters are those that are stored."""
         return cls(name)
 
-    def _under(self, name: str, **parameters: Any) -> Stored:
+    def _make_stored(self, name: str, **parameters: Any) -> Stored:
         """Return what is under the key, nothing being known of it yet."""
         return stored(name, **parameters)
 
@@ -271,7 +271,7 @@ class FilterOperations:
             return (self._foreign or encoding).encode_all(items)
         return [self.encode(item) for item in items]
 
-    def hashable(self, item: Item) -> str | bytes:
+    def encode_for_batch(self, item: Item) -> str | bytes:
         """Return what stands for an item in a batch, or raise for what is none; the cheapest for one."""
         if self._plain and (type(item) is bytes or (type(item) is str and item.isascii())):
             return item
@@ -279,11 +279,11 @@ class FilterOperations:
 
     # -- bulk
 
-    def loading(self, opened: Opened) -> Load:
+    def loading(self, handle: Handle) -> Load:
         """Return what collects the items of a load."""
-        return Load(opened.bitmap if self.is_one_bitmap else None, self)
+        return Load(handle.bitmap if self.is_one_bitmap else None, self)
 
-    def load(self, load: Load) -> Op[Opened | None]:
+    def load(self, load: Load) -> Op[Handle | None]:
         """Add items as fast as possible, without an answer for each; return how many were read.
 
         They are collected in batches that are the larger, the larger the filter is.  A batch that is dense
@@ -303,24 +303,24 @@ class FilterOperations:
         # Of what is told here the drivers do the reading, and the counting that comes after this.
         for each in load.waiting:
             yield from self.add_encoded(each.encoded, each.items)
-        opened = None
-        while load.is_dense and (opened is None or opened is not self._stored.opened):
+        handle = None
+        while load.is_dense and (handle is None or handle is not self._stored.handle):
             # A filter that was lost may be made anew meanwhile.
-            opened = self._stored.opened or (yield from self._stored.open())
-            if opened.layout != load.layout:
+            handle = self._stored.handle or (yield from self._stored.open())
+            if handle.layout != load.layout:
                 raise FilterLostError(f"{self.name!r} was replaced by a filter with other bits; load again")
-            with doubtful(self.name), suppress(Outdated):
+            with doubtful(self.name), suppress(LayoutChanged):
                 for segment in load.segments():
                     found = yield from self._stored.run(
-                        _UNITE, opened, (segment.first, segment.data), self._temporaries
+                        _UNITE, handle, (segment.first, segment.data), self._temporaries
                     )
                     load.before(segment, found)
-        return opened
+        return handle
 
-    def tally(self, opened: Opened | None, added: int) -> Op[None]:
+    def tally(self, handle: Handle | None, added: int) -> Op[None]:
         """Count items that were new among those that `load` sent as segments."""
-        if opened is not None and added:
-            yield from self._calls.tally(opened, added)
+        if handle is not None and added:
+            yield from self._calls.tally(handle, added)
 
     # -- the local cache
 
@@ -330,29 +330,33 @@ class FilterOperations:
         return (
             self._cache is not None
             and not self._receipts.in_doubt
-            and self._cache.has(self._stored.opened, self.encode(item))
+            and self._cache.has(self._stored.handle, self.encode(item))
         )
 
-    def _unknown(self, cache: LocalCache, encoded: Sequence[str | bytes]) -> Op[tuple[Hashed, list[int]]]:
+    def _unknown(
+        self, cache: LocalCache, encoded: Sequence[str | bytes]
+    ) -> Op[tuple[HashedBatch, list[int]]]:
         """Return the items to ask the server about, hashed, and their places."""
-        opened = self._stored.opened or (yield from self._stored.open())
-        hashed = batch.hashed(opened.bitmap, encoded)
-        ask = None if self._receipts.in_doubt else cache.unknown(opened, hashed)
+        handle = self._stored.handle or (yield from self._stored.open())
+        hashed = batch.hashed(handle.bitmap, encoded)
+        ask = None if self._receipts.in_doubt else cache.unknown(handle, hashed)
         if ask is None:
             return hashed, list(range(len(encoded)))
         return hashed.take(ask), ask.tolist()
 
-    def _learn(self, cache: LocalCache, sent: float, there: bytes | Hashed | None, misses: int) -> Op[None]:
-        opened = self._stored.opened
-        if opened is None or (piece := cache.learn(opened, sent, there, misses)) is None:
+    def _learn(
+        self, cache: LocalCache, sent: float, there: bytes | HashedBatch | None, misses: int
+    ) -> Op[None]:
+        handle = self._stored.handle
+        if handle is None or (piece := cache.learn(handle, sent, there, misses)) is None:
             return
         asked = time.monotonic()
         try:
-            read = yield from self._stored.run(_READ, opened, piece, reads=True)
+            read = yield from self._stored.run(_READ, handle, piece, reads=True)
         except Exception as error:
             _log.debug("the local cache of %r was not refreshed: %s", self.name, error)
         else:
-            cache.unite(opened, piece[0], read, asked)
+            cache.unite(handle, piece[0], read, asked)
 
     # -- claims: check and set in two steps, for workers that may crash in between
 
@@ -410,27 +414,27 @@ class FilterOperations:
         """Let the next claim of an item find a claim of ours that the caller was not told of."""
         self._claims.claim_again(held)
 
-    def opened(self, item: Item | None = None) -> Op[Opened]:  # noqa: ARG002 - other filters have several
+    def handle(self, item: Item | None = None) -> Op[Handle]:  # noqa: ARG002 - other filters have several
         """Return what is known of what an item is put into, opening it if it is not yet."""
-        return self._stored.opened or (yield from self._stored.open())
+        return self._stored.handle or (yield from self._stored.open())
 
-    def queue_add(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:
+    def queue_add(self, handle: Handle, pipe: AnyPipeline, item: Item) -> None:
         """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
-        packed = opened.layout.pack_one(self.encode(item))
-        keys, values = [opened.key], [opened.identity, packed]
+        packed = handle.layout.pack_one(self.encode(item))
+        keys, values = [handle.key], [handle.identity, packed]
         if self._retry_safe:
             lane = self._pipelines.lane(pipe)
             keys.append(lane.key)
             values.append(b"%d" % lane.next_call())
-        keys += opened.extra
+        keys += handle.extra
         script = self._stored.script(ADD)
         self._pipelines.queue(pipe, script, lambda verb, code: (verb, code, len(keys), *keys, *values))
 
-    def queue_contains(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:
+    def queue_contains(self, handle: Handle, pipe: AnyPipeline, item: Item) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
-        packed = opened.layout.pack_one(self.encode(item))
-        keys = (opened.key, *opened.extra)
-        tail: steps.Command = (len(keys), *keys, opened.identity, packed)
+        packed = handle.layout.pack_one(self.encode(item))
+        keys = (handle.key, *handle.extra)
+        tail: steps.Command = (len(keys), *keys, handle.identity, packed)
         self._pipelines.queue(pipe, self._stored.script(CONTAINS), lambda verb, script: (verb, script, *tail))
 
     def token_of(self, encoded: str | bytes) -> str | None:
@@ -449,7 +453,7 @@ class FilterOperations:
         :raises FilterMismatchError: the key holds something else; it is left untouched.
         :raises FilterNotFoundError: it does not exist, and there are no parameters to create it.
         """
-        self._stored.forget()
+        self._stored.reset()
         yield from self._stored.open()
 
     def info(self) -> Op[FilterInfo]:
@@ -480,13 +484,13 @@ class FilterOperations:
             raise TypeError(f"{self.name!r} is in several bitmaps, which are not copied")
         while True:
             (found,) = yield from self._stored.current()
-            opened = self._stored.opened or (yield from self._stored.open())
-            bits = Bits(opened.bitmap)
-            with suppress(Outdated):
+            handle = self._stored.handle or (yield from self._stored.open())
+            bits = Bits(handle.bitmap)
+            with suppress(LayoutChanged):
                 for first in range(0, len(bits.bytes), PIECE_BYTES):
-                    piece = yield from self._stored.run(_READ, opened, (first, PIECE_BYTES), reads=True)
+                    piece = yield from self._stored.run(_READ, handle, (first, PIECE_BYTES), reads=True)
                     bits.unite(first, piece)
-            if self._stored.opened is opened:
+            if self._stored.handle is handle:
                 return LocalFilter(self.name, found, bits, self)
 
     def clear(self) -> Op[None]:

@@ -11,7 +11,7 @@ from bloomredis.bits import sizing
 from bloomredis.stored import planning
 from bloomredis.stored.base import Description
 from bloomredis.stored.header import Header
-from bloomredis.stored.layer_record import Root
+from bloomredis.stored.layer_record import LayerRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +89,15 @@ def combined(layers: Sequence[FilterInfo]) -> FilterInfo:
     )
 
 
-def stacked(name: str, root: Root, layers: Sequence[FilterInfo]) -> FilterInfo:
+def stacked(name: str, record: LayerRecord, layers: Sequence[FilterInfo]) -> FilterInfo:
     """Return what a stack is; a rotating one may have no layer left."""
     if not layers:
-        nothing = describe(name, Description(b"", root.head, 0, 0, None), 0)
+        nothing = describe(name, Description(b"", record.head, 0, 0, None), 0)
         return replace(nothing, num_bits=0, num_hashes=0, created_at=None)
     return replace(
         combined(layers),
-        capacity=root.head.capacity if root.shared else sum(layer.capacity for layer in layers),
-        error_rate=root.head.error_rate,
+        capacity=record.head.capacity if record.shared else sum(layer.capacity for layer in layers),
+        error_rate=record.head.error_rate,
         created_at=layers[-1].created_at,
         layers=tuple(layers),
     )
@@ -114,18 +114,18 @@ def spread(name: str, shards: Sequence[FilterInfo]) -> FilterInfo:
 
 
 def sharded(
-    name: str, root: Description, shard: Header, shards: int, parts: Sequence[FilterInfo]
+    name: str, record: Description, shard: Header, shards: int, parts: Sequence[FilterInfo]
 ) -> FilterInfo:
     """Return what a sharded filter is, of whose shards these have been made."""
-    absent = replace(shard, generation=root.header.generation, created_at=root.header.created_at)
-    empty = describe(name, Description(root.key, absent, 0, 0, root.ttl), 0)
+    absent = replace(shard, generation=record.header.generation, created_at=record.header.created_at)
+    empty = describe(name, Description(record.key, absent, 0, 0, record.ttl), 0)
     together = spread(name, [*parts, *[empty] * (shards - len(parts))])
     return replace(
         together,
-        capacity=root.header.capacity,
+        capacity=record.header.capacity,
         num_bits=shard.num_bits * shards,
-        size_bytes=together.size_bytes + root.size_bytes,
-        ttl=root.ttl,
+        size_bytes=together.size_bytes + record.size_bytes,
+        ttl=record.ttl,
         generation=empty.generation,
         created_at=empty.created_at,
     )

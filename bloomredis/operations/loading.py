@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bloomredis.bits.batch import AT_ONCE, Probes
+from bloomredis.bits.batch import AT_ONCE, BatchBits
 from bloomredis.bits.encoding import Encoder, Item
 from bloomredis.bits.layout import Layout
 
@@ -69,7 +69,7 @@ class Load:
     def _empty(self) -> None:
         self.items = 0
         self.waiting: list[Encoded] = []  # too few to be sent as segments, so far
-        self._candidates: list[Probes] = []  # of the others, those that had a bit that no earlier one had
+        self._candidates: list[BatchBits] = []  # of the others, those that had a bit that no earlier one had
         self._bytes = 0  # of the bits of all, those that were left out too
         self._is_sent = False
         self._was_empty = True
@@ -89,7 +89,7 @@ class Load:
         for start in range(0, len(encoded), AT_ONCE):
             probes = layout.hashed(encoded[start : start + AT_ONCE])
             self._bytes += probes.nbytes
-            self._candidates.append(probes.enter(self._bitmap))
+            self._candidates.append(probes.insert(self._bitmap))
 
     @property
     def is_full(self) -> bool:

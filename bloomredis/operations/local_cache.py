@@ -15,10 +15,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bloomredis.bits.batch import Hashed
+from bloomredis.bits.batch import HashedBatch
 from bloomredis.bits.bitmap import Bits
 from bloomredis.operations.snapshot import PIECE_BYTES
-from bloomredis.stored.base import Opened
+from bloomredis.stored.base import Handle
 
 _SHARE: Final = 20
 """A piece is read when so many times the time has passed that the last one took."""
@@ -41,29 +41,29 @@ class LocalCache:
         self._check = state["_check"]
         self._drop(None)
 
-    def _drop(self, opened: Opened | None) -> None:
-        self._opened = opened
-        self._bits = None if opened is None else Bits(opened.bitmap)
+    def _drop(self, handle: Handle | None) -> None:
+        self._opened = handle
+        self._bits = None if handle is None else Bits(handle.bitmap)
         self._until = self._not_before = 0.0
         self._next: int | None = 0  # the first byte of the piece to read next, None if all were read
         self._misses = 0
 
-    def has(self, opened: Opened | None, encoded: bytes) -> bool:
+    def has(self, handle: Handle | None, encoded: bytes) -> bool:
         """Return whether an item is known to be in the filter."""
         bits = self._bits
-        if bits is None or opened is not self._opened or time.monotonic() >= self._until:
+        if bits is None or handle is not self._opened or time.monotonic() >= self._until:
             return False
         return bits.has(encoded)
 
-    def unknown(self, opened: Opened | None, encoded: Hashed) -> NDArray[np.intp] | None:
+    def unknown(self, handle: Handle | None, encoded: HashedBatch) -> NDArray[np.intp] | None:
         """Return the places of the items that are not known to be in the filter; None if none is known."""
         bits = self._bits
-        if bits is None or opened is not self._opened or time.monotonic() >= self._until:
+        if bits is None or handle is not self._opened or time.monotonic() >= self._until:
             return None
         return encoded.places.missing(bits.array)
 
     def learn(
-        self, opened: Opened, sent: float, there: bytes | Hashed | None, misses: int
+        self, handle: Handle, sent: float, there: bytes | HashedBatch | None, misses: int
     ) -> tuple[int, int] | None:
         """Take notice of a call that was sent then, which found this generation, and of items in the filter.
 
@@ -71,13 +71,13 @@ class LocalCache:
         :param misses: how many of them others had added.
         :returns: the piece of the filter to read now (its first byte, its length), if any.
         """
-        if opened is not self._opened:
-            self._drop(opened)
+        if handle is not self._opened:
+            self._drop(handle)
         assert self._bits is not None  # noqa: S101 - there is one for what is opened
         self._until = sent + self._check
         if isinstance(there, bytes):
             self._bits.add(there)
-        elif there is not None and there.layout == opened.bitmap:
+        elif there is not None and there.layout == handle.bitmap:
             there.places.set(self._bits.array)
         self._misses += misses
         if self._next is None and self._misses >= _MISSES:
@@ -86,9 +86,9 @@ class LocalCache:
             return None
         return self._next, PIECE_BYTES
 
-    def unite(self, opened: Opened, first: int, piece: bytes, asked: float) -> None:
+    def unite(self, handle: Handle, first: int, piece: bytes, asked: float) -> None:
         """Take a piece that was read; `asked` says when it was asked for."""
-        if opened is not self._opened or self._bits is None:
+        if handle is not self._opened or self._bits is None:
             return
         self._bits.unite(first, piece)
         now = time.monotonic()

@@ -29,14 +29,14 @@ def stored(
 ) -> Stored:
     """Return what is under the key, nothing being known of it yet; `ValueError` for what makes no sense."""
     name = arguments.name(name)
-    lifetime = 0 if ttl is None else arguments.milliseconds("ttl", ttl)
+    ttl_seconds = 0 if ttl is None else arguments.milliseconds("ttl", ttl)
     if layout is not None and not isinstance(layout, str):
         foreign.foreign(layout, capacity, error_rate)
         if refresh_ttl and ttl is None:
             raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
         if on_lost != "raise":
             raise ValueError(f"on_lost={on_lost!r} has no use here: a bitmap without a header is not missed")
-        return _bitmap(name, layout, lifetime, refresh_ttl=refresh_ttl, wait=wait)
+        return _bitmap(name, layout, ttl_seconds, refresh_ttl=refresh_ttl, wait=wait)
     if refresh_ttl:
         raise ValueError(
             "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
@@ -48,7 +48,7 @@ def stored(
         name,
         new=new,
         layout=layout,
-        ttl=lifetime,
+        ttl=ttl_seconds,
         on_lost=arguments.on_lost(on_lost, can_create=new is not None),
         wait=wait,
         kind=kind,

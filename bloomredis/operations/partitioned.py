@@ -9,9 +9,9 @@ from bloomredis.bits.encoding import Item
 from bloomredis.operations import info
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.routed import Place, SpreadOperations
+from bloomredis.operations.routed import Place, RoutedOperations
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Opened
+from bloomredis.stored.base import Handle
 from bloomredis.stored.foreign import ForeignLayout
 
 
@@ -39,7 +39,7 @@ def operations(name: str, **options: Any) -> FilterOperations:
     return FilterOperations(name, **options)
 
 
-class PartitionedOperations(SpreadOperations):
+class PartitionedOperations(RoutedOperations):
     """The operations of a filter whose shards have no header, so there is nothing to agree on."""
 
     def __init__(self, name: str, *, layout: PartitionedLayout, **options: Any) -> None:
@@ -58,11 +58,11 @@ class PartitionedOperations(SpreadOperations):
     def _new_shard(self, place: Place) -> FilterOperations:
         return FilterOperations(f"{self.name}{place[1]}", **self._options)
 
-    def opened(self, item: Item | None = None) -> Op[Opened]:
+    def handle(self, item: Item | None = None) -> Op[Handle]:
         if item is not None:
             self._check_one_server()
-            return (yield from self._route(item, FilterOperations.opened))
-        return (yield from self._everywhere(self._places, FilterOperations.opened))[0]
+            return (yield from self._route(item, FilterOperations.handle))
+        return (yield from self._everywhere(self._places, FilterOperations.handle))[0]
 
     def reserve(self) -> Op[None]:
         yield from self._everywhere(self._places, FilterOperations.reserve)

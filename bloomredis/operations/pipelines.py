@@ -27,7 +27,7 @@ class _Filling:
     """What is known of a pipeline while it is being filled."""
 
     def __init__(self) -> None:
-        self.stack: object = None
+        self.layered: object = None
         self.taught: set[str] = set()
         self.lanes: list[Lane] = []
         self.used = 0
@@ -67,8 +67,8 @@ class Pipelines:
         if filling is None:
             filling = self._fillings[pipe] = _Filling()
             weakref.finalize(pipe, self._give_back, filling.lanes)
-        if (stack := _stack(pipe)) is not filling.stack:
-            filling.stack, filling.used = stack, 0
+        if (layered := _stack(pipe)) is not filling.layered:
+            filling.layered, filling.used = layered, 0
             filling.taught.clear()
         return filling
 

@@ -10,12 +10,12 @@ from bloomredis import arguments
 from bloomredis.arguments import OnLost
 from bloomredis.bits import sizing
 from bloomredis.operations import options
-from bloomredis.operations.layered import StackOperations, _stack
+from bloomredis.operations.layered import LayeredOperations, _stack
 from bloomredis.stored import planning
-from bloomredis.stored.layer_record import MAX_SLICES, Rotating
+from bloomredis.stored.layer_record import MAX_SLICES, RotatingRecord
 
 
-class RotatingOperations(StackOperations):
+class RotatingOperations(LayeredOperations):
     """A Bloom filter that forgets: it says whether an item was seen within the last `window`.
 
     An item that was added is found for at least `window`, and for at most `window` and one slice of it
@@ -34,7 +34,7 @@ class RotatingOperations(StackOperations):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _made = Rotating
+    _made = RotatingRecord
 
     def __init__(
         self,
@@ -53,20 +53,20 @@ class RotatingOperations(StackOperations):
         replica_timeout: float | timedelta = 1.0,
     ) -> None:
         cut = sizing.positive("slices", slices, MAX_SLICES)
-        new = Rotating(
-            head=planning.whole(capacity, error_rate, layout, Rotating.kind),
+        new = RotatingRecord(
+            head=planning.whole(capacity, error_rate, layout, RotatingRecord.kind),
             width=-(-1000 * arguments.milliseconds("window", window) // cut),
             slices=cut,
         )
-        stack = _stack(
+        layered = _stack(
             name,
-            Rotating,
+            RotatingRecord,
             new=new,
             layout=layout,
             on_lost=on_lost,
             wait=options.wait(min_replicas, replica_timeout),
         )
-        self._assemble(stack, retry_safe=retry_safe, encode=encode, coalesce=coalesce)
+        self._assemble(layered, retry_safe=retry_safe, encode=encode, coalesce=coalesce)
 
     def expire(self, seconds: float | timedelta) -> NoReturn:  # noqa: ARG002 - refused
         raise TypeError(

@@ -22,11 +22,11 @@ from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import Load
 from bloomredis.operations.pipelines import AnyPipeline
-from bloomredis.protocol.gather import at, side_by_side, unless_failed
+from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import KEPT_SECONDS, MOST_DOUBTS
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Opened
+from bloomredis.stored.base import Handle
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -75,7 +75,7 @@ class Owed(Generic[T]):
             self._answers.clear()
 
 
-class SpreadOperations(FilterOperations):
+class RoutedOperations(FilterOperations):
     """The operations of a filter in several shards; where an item lives is up to the subclass."""
 
     def __init__(self, name: str, **options: Any) -> None:
@@ -96,7 +96,7 @@ class SpreadOperations(FilterOperations):
         """Return the operations of a shard."""
 
     @abstractmethod
-    def opened(self, item: Item | None = None) -> Op[Opened]:
+    def handle(self, item: Item | None = None) -> Op[Handle]:
         """Return what is known of the filter, or of the shard that an item lives in, opening it first."""
 
     def _ready(self) -> Op[None]:
@@ -124,7 +124,7 @@ class SpreadOperations(FilterOperations):
 
     def _everywhere(self, places: Iterable[Place], call: Callable[[FilterOperations], Op[T]]) -> Op[list[T]]:
         """Run an operation of several shards; all are done before an error of one is raised."""
-        outcomes = yield from side_by_side(self._on(place, call) for place in places)
+        outcomes = yield from gather(self._on(place, call) for place in places)
         return unless_failed(outcomes)
 
     def _cut(self, encoded: Sequence[str | bytes]) -> dict[Place, list[int]]:
@@ -142,7 +142,7 @@ class SpreadOperations(FilterOperations):
         """Call each shard with its part of a batch: the answers, None where there is none, and why."""
         yield from self._ready()
         parts = self._cut(encoded)
-        outcomes = yield from side_by_side(
+        outcomes = yield from gather(
             self._on(place, lambda shard, own=own: call(shard, own))  # type: ignore[misc]  # mypy wants no defaults
             for place, own in parts.items()
         )
@@ -227,11 +227,11 @@ class SpreadOperations(FilterOperations):
     def extend(self, held: Held, lease: float | timedelta) -> Op[None]:
         return self._route(held.item, lambda shard: shard.extend(held, lease))
 
-    def queue_add(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:
-        self._queued(item).queue_add(opened, pipe, item)
+    def queue_add(self, handle: Handle, pipe: AnyPipeline, item: Item) -> None:
+        self._queued(item).queue_add(handle, pipe, item)
 
-    def queue_contains(self, opened: Opened, pipe: AnyPipeline, item: Item) -> None:
-        self._queued(item).queue_contains(opened, pipe, item)
+    def queue_contains(self, handle: Handle, pipe: AnyPipeline, item: Item) -> None:
+        self._queued(item).queue_contains(handle, pipe, item)
 
     def _queued(self, item: Item) -> FilterOperations:
         return self._shard(self._of(self.encode(item)))
@@ -242,13 +242,13 @@ class SpreadOperations(FilterOperations):
 
     # -- bulk
 
-    def loading(self, opened: Opened) -> Load:  # noqa: ARG002 - each shard has its own
+    def loading(self, handle: Handle) -> Load:  # noqa: ARG002 - each shard has its own
         return Load(None, self)
 
     def load(self, load: Load) -> Op[None]:
         yield from self._ready()
         for each in load.waiting:
-            outcomes = yield from side_by_side(
+            outcomes = yield from gather(
                 (
                     self._on(place, partial(_loaded, items=[each.items[i] for i in own]))
                     for place, own in self._cut(each.encoded).items()
@@ -283,7 +283,7 @@ def _told(
 
 
 def _loaded(shard: FilterOperations, items: Sequence[Item]) -> Op[None]:
-    load = shard.loading((yield from shard.opened()))
+    load = shard.loading((yield from shard.handle()))
     load.take(items)
-    opened = yield from shard.load(load)
-    yield from shard.tally(opened, load.finish())
+    handle = yield from shard.load(load)
+    yield from shard.tally(handle, load.finish())

@@ -10,12 +10,12 @@ from bloomredis import arguments
 from bloomredis.arguments import OnLost
 from bloomredis.bits import sizing
 from bloomredis.operations import options
-from bloomredis.operations.layered import StackOperations, _stack
+from bloomredis.operations.layered import LayeredOperations, _stack
 from bloomredis.stored import planning
-from bloomredis.stored.layer_record import Scaling
+from bloomredis.stored.layer_record import ScalingRecord
 
 
-class ScalingOperations(StackOperations):
+class ScalingOperations(LayeredOperations):
     """A Bloom filter that grows by itself, so that the number of items need not be known.
 
     It begins with room for `capacity` items.  When that is used up it gets another layer of `expansion`
@@ -36,7 +36,7 @@ class ScalingOperations(StackOperations):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _made = Scaling
+    _made = ScalingRecord
 
     def __init__(
         self,
@@ -55,18 +55,18 @@ class ScalingOperations(StackOperations):
         min_replicas: int = 0,
         replica_timeout: float | timedelta = 1.0,
     ) -> None:
-        new = Scaling(
-            head=planning.whole(capacity, error_rate, layout, Scaling.kind),
+        new = ScalingRecord(
+            head=planning.whole(capacity, error_rate, layout, ScalingRecord.kind),
             expansion=sizing.positive("expansion", expansion),
             tightening_ratio=arguments.share("tightening_ratio", tightening_ratio),
         )
-        stack = _stack(
+        layered = _stack(
             name,
-            Scaling,
+            ScalingRecord,
             new=new,
             layout=layout,
             ttl=ttl,
             on_lost=on_lost,
             wait=options.wait(min_replicas, replica_timeout),
         )
-        self._assemble(stack, retry_safe=retry_safe, encode=encode, coalesce=coalesce)
+        self._assemble(layered, retry_safe=retry_safe, encode=encode, coalesce=coalesce)

@@ -13,12 +13,12 @@ from bloomredis.bits.encoding import Item
 from bloomredis.operations import info
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.routed import Place, SpreadOperations
+from bloomredis.operations.routed import Place, RoutedOperations
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning, shard_record
-from bloomredis.stored.base import Opened
-from bloomredis.stored.shard_record import Root, checked_name, checked_seed, checked_shards
-from bloomredis.stored.shards import StoredRoot, StoredShard
+from bloomredis.stored.base import Handle
+from bloomredis.stored.shard_record import ShardRecord, checked_name, checked_seed, checked_shards
+from bloomredis.stored.shards import StoredShard, StoredShards
 
 
 class Shard(FilterOperations):
@@ -30,7 +30,7 @@ class Shard(FilterOperations):
         self._shard = under
         super().__init__(under.name, **options)
 
-    def _under(self, name: str, **parameters: Any) -> StoredShard:  # noqa: ARG002 - it is there already
+    def _make_stored(self, name: str, **parameters: Any) -> StoredShard:  # noqa: ARG002 - it is there already
         return self._shard
 
     def contains(self, item: Item) -> Op[bool]:
@@ -43,12 +43,12 @@ class Shard(FilterOperations):
             return [False] * len(encoded)
         return (yield from super().contains_encoded(encoded))
 
-    def check(self, *, noticed: bool) -> Op[Opened]:
+    def check(self, *, noticed: bool) -> Op[Handle]:
         """Make sure that the shard is there; make a lost one anew if the loss was noticed."""
         return self._stored.open(noticed=noticed)
 
 
-class ShardedOperations(SpreadOperations):
+class ShardedOperations(RoutedOperations):
     """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers.
 
     An item lives in one shard, so of any number of concurrent `add(x)` exactly one is told that x was new,
@@ -77,7 +77,7 @@ class ShardedOperations(SpreadOperations):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _stored: StoredRoot
+    _stored: StoredShards
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class ShardedOperations(SpreadOperations):
             **self._options,
         )
 
-    def _under(self, name: str, **given: Any) -> StoredRoot:
+    def _make_stored(self, name: str, **given: Any) -> StoredShards:
         layout, ttl = given["layout"], given["ttl"]
         if layout is not None:
             planning.check_name(layout)
@@ -127,7 +127,7 @@ class ShardedOperations(SpreadOperations):
             raise ValueError(
                 "ttl counts from creation, so it needs capacity and error_rate; or call expire()"
             )
-        return StoredRoot(
+        return StoredShards(
             checked_name(name),
             plan=plan,
             layout=layout,
@@ -145,40 +145,40 @@ class ShardedOperations(SpreadOperations):
         self._stored.over(servers)
 
     def _ready(self) -> Op[None]:
-        if self._stored.opened is None:
+        if self._stored.handle is None:
             yield from self._stored.open()
 
-    def _root(self) -> Root:
-        assert self._stored.root is not None  # noqa: S101 - it is ready
-        return self._stored.root
+    def _record(self) -> ShardRecord:
+        assert self._stored.record is not None  # noqa: S101 - it is ready
+        return self._stored.record
 
     def _place(self, encoded: bytes) -> Place:
-        root = self._root()
-        number = root.number(encoded)
-        return root.server(number), self._stored.shard(number)
+        record = self._record()
+        number = record.number(encoded)
+        return record.server(number), self._stored.shard(number)
 
     def _cut(self, encoded: Sequence[str | bytes]) -> dict[Place, list[int]]:
-        root = self._root()
+        record = self._record()
         return {
-            (root.server(number), self._stored.shard(number)): places
-            for number, places in root.parted(encoded).items()
+            (record.server(number), self._stored.shard(number)): places
+            for number, places in record.parted(encoded).items()
         }
 
     def _new_shard(self, place: Place) -> Shard:
         return Shard(place[1], **self._options)
 
     def _made(self) -> list[Place]:
-        root = self._root()
-        return [(root.server(number), self._stored.shard(number)) for number in self._stored.made()]
+        record = self._record()
+        return [(record.server(number), self._stored.shard(number)) for number in self._stored.made()]
 
-    def opened(self, item: Item | None = None) -> Op[Opened]:
+    def handle(self, item: Item | None = None) -> Op[Handle]:
         if item is not None:
             self._check_one_server()
-            return (yield from self._route(item, FilterOperations.opened))
-        return self._stored.opened or (yield from self._stored.open())
+            return (yield from self._route(item, FilterOperations.handle))
+        return self._stored.handle or (yield from self._stored.open())
 
     def token_of(self, encoded: str | bytes) -> str | None:
-        return super().token_of(encoded) if self._stored.root else None
+        return super().token_of(encoded) if self._stored.record else None
 
     def reserve(self) -> Op[None]:
         """Create the filter now, or check the stored one: the root, and the shards that have been made.
@@ -192,14 +192,14 @@ class ShardedOperations(SpreadOperations):
         :raises FilterLostError: the root is there and a shard is not.
         """
         noticed = self._stored.is_lost
-        self._stored.forget()
+        self._stored.reset()
         yield from self._stored.open(noticed=noticed)
         yield from self._everywhere(self._made(), lambda shard: _as_shard(shard).check(noticed=noticed))
 
     def info(self) -> Op[FilterInfo]:
         (found,) = yield from self._stored.current()
         parts = yield from self._everywhere(self._made(), FilterOperations.info)
-        return info.sharded(self.name, found, self._root().shard, self._root().shards, parts)
+        return info.sharded(self.name, found, self._record().shard, self._record().shards, parts)
 
     def clear(self) -> Op[None]:
         self._owed.clear()

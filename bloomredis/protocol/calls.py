@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bloomredis.protocol.replies import Unanswered, explained, word_of
+from bloomredis.protocol.replies import NoReply, explained, word_of
 from bloomredis.protocol.scripts import Script, load
-from bloomredis.protocol.steps import Command, Once, Op, Read
+from bloomredis.protocol.steps import AtMostOnce, Command, Op, ReadOnly
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ def call(
         try:
             command = ("EVALSHA", script.sha, *tail)
             if reads:
-                return (yield Read(command, script.text))
+                return (yield ReadOnly(command, script.text))
             return (yield from _sent(command, wait, again=again))
         except Exception as error:
             if word_of(error) != "NOSCRIPT":
                 raise
         return (yield from _sent(("EVAL", script.text, *tail), wait, again=again))
-    except Unanswered:
+    except NoReply:
         raise
     except Exception as error:
         meaning = explained(error)
@@ -65,21 +65,21 @@ def call(
 def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:
     if wait is not None:
         return (yield from _confirmed(command, wait, again=again))
-    return (yield command if again else Once(command))
+    return (yield command if again else AtMostOnce(command))
 
 
 def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
     # From 7.2 on WAIT covers only what this connection wrote, and "already there" writes nothing.
     touch: Command = ("EVAL", _TOUCH.text, 1, command[3], 0)
     commands: list[Command] = [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
-    reply, touched, replicas = yield commands if again else Once(commands)
+    reply, touched, replicas = yield commands if again else AtMostOnce(commands)
     if isinstance(reply, Exception):
         raise reply
     for result in (touched, replicas):
         if isinstance(result, Exception):  # which does not undo the write
-            raise Unanswered(f"no replica confirmed the write: {result}")
+            raise NoReply(f"no replica confirmed the write: {result}")
     if replicas < wait.replicas:
-        raise Unanswered(
+        raise NoReply(
             f"only {replicas} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms"
         )
     return reply

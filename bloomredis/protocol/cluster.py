@@ -18,8 +18,8 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from bloomredis.protocol.replies import is_silence, word_of
-from bloomredis.protocol.steps import Command, Once, Read, Several, commands_of, regrouped
+from bloomredis.protocol.replies import is_no_reply, word_of
+from bloomredis.protocol.steps import AtMostOnce, Command, Pipelined, ReadOnly, commands_of, regrouped
 
 T = TypeVar("T")
 
@@ -74,24 +74,24 @@ class SendAll(NamedTuple):
     sends: list[Send]
 
 
-class Learn(NamedTuple):
+class RefreshSlot(NamedTuple):
     """Let the client find the owner of a key anew, unless it knows another one than `node` already."""
 
     key: Any
     node: Any
 
 
-class Refresh(NamedTuple):
+class RefreshMap(NamedTuple):
     """Let the client read the map of the cluster anew."""
 
 
-class Pause(NamedTuple):
+class Sleep(NamedTuple):
     """Wait."""
 
     seconds: float
 
 
-Act = Owner | Reader | Address | Send | SendAll | Learn | Refresh | Pause
+Act = Owner | Reader | Address | Send | SendAll | RefreshSlot | RefreshMap | Sleep
 
 Acts = Generator[Act, Any, T]
 """An operation of acts that ends with a T."""
@@ -117,7 +117,7 @@ def look_up(client: Any, act: Owner | Reader | Address) -> Any:
     return client.nodes_manager.get_node_from_slot(slot, read_from_replicas=True, **options)
 
 
-def probe(client: Any, act: Learn) -> Command | None:
+def probe(client: Any, act: RefreshSlot) -> Command | None:
     """Return the command by which a client learns the owner of a key, None if it has learnt it meanwhile.
 
     It goes through the client itself, which follows redirections and reads the map again as it sees fit.
@@ -131,11 +131,11 @@ def probe(client: Any, act: Learn) -> Command | None:
 
 def run(client: Any, step: Any) -> Acts[Any]:
     """Do what a step says, on a cluster."""
-    if isinstance(step, Several):
+    if isinstance(step, Pipelined):
         return _several(client, step.steps)
-    if isinstance(step, Read):
+    if isinstance(step, ReadOnly):
         return _read(client, step)
-    if isinstance(step, Once):
+    if isinstance(step, AtMostOnce):
         return _send(step.step, again=False)
     return _send(step, again=True)
 
@@ -184,7 +184,11 @@ def _placed(client: Any, step: Any) -> Acts[Any]:
     if len(commands) > 1 and commands[-1][0] != "WAIT":
         return None  # each command may have its own node
     try:
-        if isinstance(step, Read) and client not in _unable and (yield Reader(_key(commands[0]))) is not None:
+        if (
+            isinstance(step, ReadOnly)
+            and client not in _unable
+            and (yield Reader(_key(commands[0]))) is not None
+        ):
             return None
         return (yield Owner(_key(commands[0])))
     except Exception:
@@ -194,7 +198,7 @@ def _placed(client: Any, step: Any) -> Acts[Any]:
 def _may_go_again(step: Any, error: Exception) -> bool:
     """Return whether a step that met an error is to be done again: surely not executed, or safe to repeat."""
     word = word_of(error)
-    return word in _NOT_HERE or word in _NOT_NOW or (is_silence(error) and not isinstance(step, Once))
+    return word in _NOT_HERE or word in _NOT_NOW or (is_no_reply(error) and not isinstance(step, AtMostOnce))
 
 
 def _send(step: Command | list[Command], *, again: bool) -> Acts[Any]:
@@ -211,7 +215,7 @@ def _send(step: Command | list[Command], *, again: bool) -> Acts[Any]:
     return replies
 
 
-def _read(client: Any, step: Read) -> Acts[Any]:
+def _read(client: Any, step: ReadOnly) -> Acts[Any]:
     """Run a script that only reads where the client reads from.
 
     A replica may be behind, and does not know which keys have left for another node: so only answers are
@@ -231,9 +235,9 @@ def _read(client: Any, step: Read) -> Acts[Any]:
     except Exception as error:
         if "unknown command" in str(error).lower() or word_of(error) == "NOPERM":
             _unable.add(client)
-        elif is_silence(error):
+        elif is_no_reply(error):
             with suppress(Exception):  # the primary is asked in any case
-                yield Refresh()
+                yield RefreshMap()
     return (yield from _deliver([step.command], again=True))[0]
 
 
@@ -255,7 +259,7 @@ def _deliver(commands: list[Command], *, again: bool) -> Acts[list[Any]]:
             if word == "CLUSTERDOWN" and not known:
                 raise lost or met
         elif word not in _NOT_NOW:
-            if word or not is_silence(met):
+            if word or not is_no_reply(met):
                 raise met  # it has answered
             lost = met
             losses += 1 if (yield from _learn(key, node)) else 2
@@ -264,7 +268,7 @@ def _deliver(commands: list[Command], *, again: bool) -> Acts[list[Any]]:
         if time.monotonic() > until:
             raise lost or met
         if pause := next(pauses):
-            yield Pause(pause)
+            yield Sleep(pause)
 
 
 def _key(command: Command) -> Any:
@@ -303,9 +307,9 @@ def _sent(node: Any, commands: list[Command], decisive: int = 0) -> Acts[list[An
 def _learn(key: Any, node: Any) -> Acts[bool]:
     """Find the owner of a key anew; return whether there is one to be reached."""
     try:
-        yield Learn(key, node)
+        yield RefreshSlot(key, node)
     except Exception as error:
-        return word_of(error) != "CLUSTERDOWN" and not is_silence(error)
+        return word_of(error) != "CLUSTERDOWN" and not is_no_reply(error)
     return True
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from bloomredis.protocol.steps import At, Op, Several, Step, Together
+from bloomredis.protocol.steps import Concurrent, OnServer, Op, Pipelined, Step
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ def at(server: int | None, operation: Op[T]) -> Op[T]:
         step = next(operation)
         while True:
             try:
-                reply = yield step if isinstance(step, At | Together) else At(server, step)
+                reply = yield step if isinstance(step, OnServer | Concurrent) else OnServer(server, step)
             except Exception as error:
                 step = operation.throw(error)
             else:
@@ -35,7 +35,7 @@ def at(server: int | None, operation: Op[T]) -> Op[T]:
         operation.close()
 
 
-def side_by_side(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | Exception]]:
+def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | Exception]]:
     """Run operations together; return what each ends with, an answer or an error, in order.
 
     What they ask for at the same time travels in one round trip, to all servers and nodes at once.
@@ -77,15 +77,15 @@ def _exchanged(steps: Sequence[Step]) -> Op[list[Any]]:
     replies: list[Any] = [None] * len(steps)
     groups: dict[int | None, list[tuple[int, Any]]] = {}
     for i, step in enumerate(steps):
-        if len(steps) == 1 or isinstance(step, Together):
+        if len(steps) == 1 or isinstance(step, Concurrent):
             replies[i] = yield from _caught(step)
         else:
-            server, inner = step if isinstance(step, At) else (None, step)
+            server, inner = step if isinstance(step, OnServer) else (None, step)
             groups.setdefault(server, []).append((i, inner))
     merged = [_merged(server, [inner for _, inner in group]) for server, group in groups.items()]
     told = [(yield from _caught(merged[0]))] if len(merged) == 1 else []
     if len(merged) > 1:
-        told = yield Together(merged)
+        told = yield Concurrent(merged)
     for group, reply in zip(groups.values(), told, strict=True):
         each = [reply] * len(group) if isinstance(reply, Exception) or len(group) == 1 else reply
         for (i, _), own in zip(group, each, strict=True):
@@ -95,8 +95,8 @@ def _exchanged(steps: Sequence[Step]) -> Op[list[Any]]:
 
 def _merged(server: int | None, steps: Sequence[Any]) -> Step:
     """Return one step that does what several for one server do."""
-    step = steps[0] if len(steps) == 1 else Several(steps)
-    return step if server is None else At(server, step)
+    step = steps[0] if len(steps) == 1 else Pipelined(steps)
+    return step if server is None else OnServer(server, step)
 
 
 def _caught(step: Step) -> Op[Any]:

@@ -20,7 +20,7 @@ class Refusal(Exception):  # noqa: N818 - it is turned into a public error befor
         self.detail = detail
 
 
-class Unanswered(Exception):  # noqa: N818 - as above
+class NoReply(Exception):  # noqa: N818 - as above
     """The call was sent, perhaps, and no answer came."""
 
     def public(self, name: str, again: str, token: str | None = None) -> OutcomeUnknownError:
@@ -120,7 +120,7 @@ def word_of(error: Exception) -> str:
     for phrase, word in _TEXTS.items():
         if phrase in text:
             return word
-    match = None if is_silence(error) else _WORD.search(text)
+    match = None if is_no_reply(error) else _WORD.search(text)
     return match[0] if match else ""
 
 
@@ -132,8 +132,8 @@ def explained(error: Exception) -> Exception:
         return ServerRefusedError(message, word)
     if word:
         return Refusal(word, str(error).partition(f"{word} ")[2])
-    if is_silence(error):
-        return Unanswered(str(error))
+    if is_no_reply(error):
+        return NoReply(str(error))
     return error
 
 
@@ -145,7 +145,7 @@ def flags_of(reply: Reply) -> list[bool]:
     return [answer == 49 for answer in text]  # 49 is "1"
 
 
-def is_silence(error: Exception) -> bool:
+def is_no_reply(error: Exception) -> bool:
     """Return whether an error says that no answer came."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & _CONNECTION) and not names & _UNSENT

@@ -11,20 +11,20 @@ T = TypeVar("T")
 Command = tuple[str | bytes | int, ...]
 
 
-class At(NamedTuple):
+class OnServer(NamedTuple):
     """A step for one of several servers, by its place among them."""
 
     server: int
     step: Any  # a Step
 
 
-class Together(NamedTuple):
+class Concurrent(NamedTuple):
     """Steps for different servers, executed at once; answered with a list in which errors stand as values."""
 
     steps: Sequence[Any]  # Steps
 
 
-class Several(NamedTuple):
+class Pipelined(NamedTuple):
     """Steps for one server or cluster that have nothing to do with each other, sent at once.
 
     It is answered with a list of what each is answered with, in which errors stand as values.
@@ -33,20 +33,20 @@ class Several(NamedTuple):
     steps: Sequence[Any]  # Steps
 
 
-class Read(NamedTuple):
+class ReadOnly(NamedTuple):
     """A script that changes nothing, by its SHA, and its text: a replica may answer."""
 
     command: Command
     text: str
 
 
-class Once(NamedTuple):
+class AtMostOnce(NamedTuple):
     """A step that a driver must not send again once it may have been executed."""
 
     step: Any  # a Command, or several
 
 
-Step = Command | list[Command] | At | Together | Several | Read | Once
+Step = Command | list[Command] | OnServer | Concurrent | Pipelined | ReadOnly | AtMostOnce
 """One command, answered with its reply or an error thrown in; or several to be sent over one
 connection, in one round trip, answered with a list of replies in which errors stand as values."""
 
@@ -56,9 +56,9 @@ Op = Generator[Step, Any, T]
 
 def commands_of(step: Any) -> list[Command]:
     """Return the commands of a step for one server."""
-    if isinstance(step, Read):
+    if isinstance(step, ReadOnly):
         return [step.command]
-    if isinstance(step, Once):
+    if isinstance(step, AtMostOnce):
         return commands_of(step.step)
     return step if isinstance(step, list) else [step]
 
@@ -69,6 +69,6 @@ def regrouped(steps: Sequence[Any], replies: Iterable[Any]) -> list[Any]:
     answers = []
     for step in steps:
         own = list(islice(rest, len(commands_of(step))))
-        plain = step.step if isinstance(step, Once) else step
+        plain = step.step if isinstance(step, AtMostOnce) else step
         answers.append(own if isinstance(plain, list) else own[0])
     return answers

@@ -55,17 +55,17 @@ class Description:
     ttl: float | None
 
 
-def lifetime(ttl: int) -> float | None:
+def ttl_seconds(ttl: int) -> float | None:
     """Return the seconds that a reply of PTTL stands for, None for ever."""
     return ttl / 1000 if ttl >= 0 else None
 
 
-class Outdated(Exception):  # noqa: N818 - it never reaches a caller
+class LayoutChanged(Exception):  # noqa: N818 - it never reaches a caller
     """Nothing was done: what is stored has other bits than the items were packed for; pack them anew."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Handle:
     """What every call needs of a filter that has been checked."""
 
     identity: bytes
@@ -97,9 +97,9 @@ class Stored(ABC):
         self.key = key
         self.wait = wait
         self.only_read: str | None = None  # what to tell a caller who would write
-        self.opened: Opened | None = None
+        self.handle: Handle | None = None
 
-    def know(
+    def remember(
         self,
         identity: bytes,
         layout: Packing,
@@ -107,7 +107,7 @@ class Stored(ABC):
         *,
         generation: bytes = b"",
         layers: int = 1,
-    ) -> Opened:
+    ) -> Handle:
         """Take this for what is stored, from now on.
 
         :param keys: the filter's key and those that every script is given behind its own.
@@ -115,15 +115,15 @@ class Stored(ABC):
         """
         key, *extra = keys or (self.key,)
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
-        self.opened = Opened(identity, layout, items, key, tuple(extra), generation)
-        return self.opened
+        self.handle = Handle(identity, layout, items, key, tuple(extra), generation)
+        return self.handle
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Know nothing: the next call opens whatever is there."""
-        self.opened = None
+        self.handle = None
 
     @abstractmethod
-    def open(self) -> Op[Opened]:
+    def open(self) -> Op[Handle]:
         """Make sure that the filter is there and the right one; know it from now on."""
 
     @abstractmethod
@@ -137,7 +137,7 @@ class Stored(ABC):
     def run(
         self,
         script: scripts.Script,
-        opened: Opened,
+        handle: Handle,
         arguments: Arguments,
         keys: Sequence[bytes] = (),
         *,
@@ -154,20 +154,20 @@ class Stored(ABC):
         wait = None if reads else self.wait
         script = self.script(script)
         while True:
-            every = [opened.key, *keys, *opened.extra]
+            every = [handle.key, *keys, *handle.extra]
             try:
-                values = [opened.identity, *arguments]
+                values = [handle.identity, *arguments]
                 anywhere = reads and self.notices_loss
                 return (yield from calls.call(script, every, values, wait, reads=anywhere, again=again))
             except Refusal as refusal:
                 met = refusal
-            now = yield from self._meet(met, opened)
-            if now.layout != opened.layout:
-                raise Outdated
-            opened = now
+            now = yield from self._recover(met, handle)
+            if now.layout != handle.layout:
+                raise LayoutChanged
+            handle = now
 
     @abstractmethod
-    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
+    def _recover(self, refusal: Refusal, handle: Handle) -> Op[Handle]:
         """Deal with a script's refusal, and return what is known now; or raise what the caller is told."""
 
     @abstractmethod
@@ -181,10 +181,10 @@ class Stored(ABC):
     def expire(self, ttl: int) -> Op[None]:
         """Let everything that is stored expire in `ttl` ms."""
         while True:
-            opened = self.opened or (yield from self.open())
+            handle = self.handle or (yield from self.open())
             try:
-                yield from self.run(_EXPIRE, opened, [ttl])
-            except Outdated:
+                yield from self.run(_EXPIRE, handle, [ttl])
+            except LayoutChanged:
                 continue
             return
 
@@ -197,7 +197,7 @@ class Stored(ABC):
         return FilterMismatchError(f"{self.name!r} holds no Bloom filter ({refusal}); use another name")
 
 
-class Missed(Stored):
+class Versioned(Stored):
     """What is noticed when it is gone or another one."""
 
     def __init__(self, name: str, *, ttl: int, on_lost: OnLost, wait: Wait | None) -> None:
@@ -206,9 +206,9 @@ class Missed(Stored):
         self._on_lost = on_lost
         self._lost: str | None = None
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Know nothing: the next call opens whatever is there, and a loss is taken notice of."""
-        self.opened = self._lost = None
+        self.handle = self._lost = None
 
     def _call(
         self,
@@ -221,7 +221,7 @@ class Missed(Stored):
             return (yield from calls.call(script, keys or [self.key], arguments, wait))
         except Refusal as refusal:
             raise self.explained(refusal) from refusal
-        except replies.Unanswered as unanswered:
+        except replies.NoReply as unanswered:
             # Either call may be made again without a doubt: the client's own error says it best.
             raise unanswered.__cause__ or OutcomeUnknownError(str(unanswered)) from None
 
@@ -230,7 +230,7 @@ class Missed(Stored):
     def called(self) -> str:
         """The class that it belongs to."""
 
-    def _lose(self, what: str, opened: Opened) -> Op[Opened]:  # noqa: ARG002 - a shard is lost but once
+    def _lose(self, what: str, handle: Handle) -> Op[Handle]:  # noqa: ARG002 - a shard is lost but once
         """Raise `FilterLostError`, or go on with what is there now in the place of `opened`."""
         self._tell(what)
         return (yield from self.open())
@@ -241,7 +241,7 @@ class Missed(Stored):
         :param damaged: what is there now is of no use.
         """
         message = f"{what} since this object first used it; what was added before is forgotten"
-        self.opened = None
+        self.handle = None
         if self._on_lost == "raise":
             way_out = "Call" if damaged else "Call reserve() to go on with what is there now, or"
             self._lost = f"{message}. {way_out} clear() to start empty"

@@ -18,7 +18,7 @@ from bloomredis.protocol import calls, replies, scripts
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Arguments, Description, Opened, Stored, lifetime
+from bloomredis.stored.base import Arguments, Description, Handle, Stored, ttl_seconds
 from bloomredis.stored.header import Header
 
 _CONFIGURE: Final = scripts.load("configure")
@@ -81,14 +81,14 @@ class StoredBitmap(Stored):
         """Keys of other things that belong to the filter."""
         return ()
 
-    def open(self) -> Op[Opened]:
+    def open(self) -> Op[Handle]:
         """Check that the key holds no other type."""
         yield from self.current()
         return self.assume()
 
-    def assume(self) -> Opened:
+    def assume(self) -> Handle:
         """Take the bitmaps to be what is known of them."""
-        return self.know(self._identity, self._layout)
+        return self.remember(self._identity, self._layout)
 
     def current(self) -> Op[list[Description]]:
         """Read how long each bitmap is and how long it lives; the rest is what the caller says."""
@@ -99,11 +99,11 @@ class StoredBitmap(Stored):
                 raise self.explained(meaning) if isinstance(meaning, Refusal) else meaning
         sizes = zip(replies[::2], replies[1::2], strict=True)
         return [
-            Description(key, _header(layout), size, 0, lifetime(ttl))
+            Description(key, _header(layout), size, 0, ttl_seconds(ttl))
             for (key, layout), (size, ttl) in zip(self.layers, sizes, strict=True)
         ]
 
-    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:  # noqa: ARG002 - nothing is compared
+    def _recover(self, refusal: Refusal, handle: Handle) -> Op[Handle]:  # noqa: ARG002 - nothing is compared
         raise self.explained(refusal) if refusal.word == replies.WRONG_TYPE else refusal
         yield  # what makes it an operation
 
@@ -117,16 +117,16 @@ class StoredBitmap(Stored):
 
         That is read first, so a command that is sent again changes no answer, and needs no receipt.
         """
-        self.forget()
+        self.reset()
         yield from self.open()
         there = any(found.size_bytes for found in (yield from self.current()))
         yield ("UNLINK", *(key for key, _ in self.layers), *self.beside)
-        self.forget()
+        self.reset()
         return there
 
     def expire(self, ttl: int) -> Op[None]:
         """Let all that there is expire in `ttl` ms."""
-        if self.opened is None:
+        if self.handle is None:
             yield from self.open()
         yield [("PEXPIRE", key, ttl) for key in (*(key for key, _ in self.layers), *self.beside)]
 
@@ -155,16 +155,16 @@ class ConfiguredBitmap(StoredBitmap):
         """The key of the parameters."""
         return (self._config_key,)
 
-    def open(self) -> Op[Opened]:
+    def open(self) -> Op[Handle]:
         """Compare the parameters with those beside the bits; write them there if there are none."""
-        opened = yield from super().open()
-        self.opened = None
+        handle = yield from super().open()
+        self.handle = None
         pairs = [word for pair in self._config.items() for word in pair]
         try:
             found = yield from calls.call(_CONFIGURE, [self._config_key], pairs, self.wait)
         except Refusal as refusal:
             raise self.explained(refusal) from refusal
-        except replies.Unanswered as unanswered:
+        except replies.NoReply as unanswered:
             raise unanswered.public(self.name, "it may simply be called again") from unanswered
         for (field, value), reply in list(zip(self._config.items(), found, strict=True))[:2]:
             there = reply if isinstance(reply, str) else reply.decode(errors="replace")
@@ -173,8 +173,8 @@ class ConfiguredBitmap(StoredBitmap):
                     f"{self.name!r} was configured with {field} {there or 'missing'}, not {value}; "
                     "make the layout with the parameters that the other system used"
                 )
-        self.opened = opened
-        return opened
+        self.handle = handle
+        return handle
 
 
 def foreign(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:

@@ -14,7 +14,7 @@ from bloomredis.protocol import calls, replies, scripts
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Description, Opened
+from bloomredis.stored.base import Description, Handle
 from bloomredis.stored.foreign import ForeignLayout, StoredBitmap, description
 
 _GROW: Final = scripts.load("grow")
@@ -74,10 +74,10 @@ class StoredChain(StoredBitmap):
         """The key of the number of the newest bitmap."""
         return (self._cursor_key,)
 
-    def assume(self) -> Opened:
+    def assume(self) -> Handle:
         """Take the bitmaps to be what is known of them."""
         newest, *older = (key for key, _ in self.layers)
-        return self.know(
+        return self.remember(
             _identity(self._cursor + 1, self._cursor, [self._identity]),
             self._layout,
             (newest, self._cursor_key, *older),
@@ -94,22 +94,22 @@ class StoredChain(StoredBitmap):
         """Delete the bitmaps and begin with the first."""
         yield from self.delete([], [])
 
-    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
+    def _recover(self, refusal: Refusal, handle: Handle) -> Op[Handle]:
         """Follow a chain that has grown, or let it grow."""
         if refusal.word == replies.STALE:
             return self._follow(int(refusal.detail))
         if refusal.word == replies.FULL:
             return (yield from self._grow())
-        return (yield from super()._meet(refusal, opened))
+        return (yield from super()._recover(refusal, handle))
 
-    def _grow(self) -> Op[Opened]:
+    def _grow(self) -> Op[Handle]:
         # Safe to send again: a chain that has grown since has another cursor.
         cursor = yield from calls.call(
             _GROW, [self._cursor_key, self.layers[0][0]], [self._cursor, self._identity], self.wait
         )
         return self._follow(cursor)
 
-    def _follow(self, cursor: int) -> Opened:
+    def _follow(self, cursor: int) -> Handle:
         self._cursor = cursor
         return self.assume()
 
@@ -131,8 +131,8 @@ class StoredLinks(StoredBitmap):
         """All links, the newest first."""
         return self._links
 
-    def assume(self) -> Opened:
+    def assume(self) -> Handle:
         """Take the bitmaps to be what is known of them."""
         described = [description(link, 0, refresh_ttl=False) for _, link in self._links]
         keys = [key for key, _ in self._links]
-        return self.know(_identity(len(described), None, described), self._layout, keys)
+        return self.remember(_identity(len(described), None, described), self._layout, keys)

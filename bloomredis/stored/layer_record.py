@@ -37,7 +37,7 @@ _SAMPLE: Final = 1_000_000  # items; from there on the bits an item takes hardly
 
 
 @dataclass(frozen=True, kw_only=True)
-class Root:
+class LayerRecord:
     """What a stack was made with, and the layers that it has.
 
     `head` is the header of the filter as a whole, `newest` the number of the newest layer, and `begun` says
@@ -49,7 +49,7 @@ class Root:
 
     head: Header
     newest: int = 0
-    begun: tuple[int, ...] = ()
+    began: tuple[int, ...] = ()
 
     @property
     def parameters(self) -> dict[str, object]:
@@ -71,7 +71,7 @@ class Root:
 
     def pack(self) -> bytes:
         """Return the bytes that are stored."""
-        return self.template() + b"".join(map(_TIME.pack, self.begun))
+        return self.template() + b"".join(map(_TIME.pack, self.began))
 
     def template(self) -> bytes:
         """Return the same without the times."""
@@ -82,15 +82,15 @@ class Root:
         """Read a root; `ValueError` says what is wrong with another key."""
         head = header.parse(data[:HEADER_BYTES], cls.kind)
         first, second, newest = _TAIL.unpack_from(data, HEADER_BYTES)
-        begun = tuple(time for (time,) in _TIME.iter_unpack(data[HEADER_BYTES + _TAIL.size :]))
-        if not 0 < len(begun) <= newest + 1:
-            raise ValueError(f"it has {len(begun)} layers, of which the newest is number {newest}")
-        return cls(head=head, newest=newest, begun=begun, **cls._read(first, second))
+        began = tuple(time for (time,) in _TIME.iter_unpack(data[HEADER_BYTES + _TAIL.size :]))
+        if not 0 < len(began) <= newest + 1:
+            raise ValueError(f"it has {len(began)} layers, of which the newest is number {newest}")
+        return cls(head=head, newest=newest, began=began, **cls._read(first, second))
 
     @property
     def numbers(self) -> range:
         """The numbers of the layers, the newest first."""
-        return range(self.newest, self.newest - len(self.begun), -1)
+        return range(self.newest, self.newest - len(self.began), -1)
 
     def layers(self) -> list[Header]:
         """Return the headers of the layers, the newest first."""
@@ -114,7 +114,7 @@ class Root:
 
     def following(self) -> Self:
         """Return the root with another layer; `FilterFullError` if there can be none."""
-        if len(self.begun) >= MAX_LAYERS:
+        if len(self.began) >= MAX_LAYERS:
             raise FilterFullError(
                 f"it has {MAX_LAYERS} layers, which are the most possible; make it for a larger capacity"
             )
@@ -123,7 +123,7 @@ class Root:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaling(Root):
+class ScalingRecord(LayerRecord):
     """The root of a stack that grows."""
 
     kind = KINDS.index("ScalingBloomFilter")
@@ -158,7 +158,7 @@ class Scaling(Root):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rotating(Root):
+class RotatingRecord(LayerRecord):
     """The root of a stack that forgets."""
 
     kind = KINDS.index("RotatingBloomFilter")

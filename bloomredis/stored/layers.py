@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Final
 
 from bloomredis.arguments import OnLost
-from bloomredis.bits.layered import Stacked
+from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Packing
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import FilterFullError, FilterLostError, FilterMismatchError, FilterNotFoundError
@@ -26,9 +26,17 @@ from bloomredis.protocol.keys import beside
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import LOSSES, Arguments, Description, Missed, Opened, Outdated, lifetime
+from bloomredis.stored.base import (
+    LOSSES,
+    Arguments,
+    Description,
+    Handle,
+    LayoutChanged,
+    Versioned,
+    ttl_seconds,
+)
 from bloomredis.stored.header import KINDS
-from bloomredis.stored.layer_record import PARAMETERS_BYTES, Root
+from bloomredis.stored.layer_record import PARAMETERS_BYTES, LayerRecord
 
 _PUSH, _STACK, _DELETE, _DESCRIBE, _CONTAINS = map(
     scripts.load, ("push", "stack", "delete", "describe", "contains")
@@ -36,7 +44,7 @@ _PUSH, _STACK, _DELETE, _DESCRIBE, _CONTAINS = map(
 _IDENTITY: Final = struct.Struct(">6sBBQ")
 
 
-class StoredStack(Missed):
+class StoredLayers(Versioned):
     """A stack of layers under a root."""
 
     is_one_bitmap = False
@@ -46,8 +54,8 @@ class StoredStack(Missed):
         self,
         name: str,
         *,
-        made: type[Root],
-        new: Root | None,
+        made: type[LayerRecord],
+        new: LayerRecord | None,
         layout: str | None,
         ttl: int,
         on_lost: OnLost,
@@ -59,14 +67,14 @@ class StoredStack(Missed):
         self._wanted: dict[str, object] = {} if new is None else new.parameters
         if layout is not None:
             self._wanted["layout"] = layout
-        self._root: Root | None = None
+        self._record: LayerRecord | None = None
 
     @property
     def called(self) -> str:
         """The class that it belongs to."""
         return KINDS[self._made.kind]
 
-    def open(self) -> Op[Opened]:
+    def open(self) -> Op[Handle]:
         """Create the stack with its first layer if it is missing and parameters were given; check it."""
         if self._lost:
             raise FilterLostError(self._lost)
@@ -75,11 +83,11 @@ class StoredStack(Missed):
         return self._accept((yield from self._push(None, _renewed(self._new))))
 
     @property
-    def root(self) -> Root:
+    def record(self) -> LayerRecord:
         """The root as this object knows it; the stack has to be open."""
-        if self._root is None:
+        if self._record is None:
             raise RuntimeError(f"{self.name!r} has not been opened")
-        return self._root
+        return self._record
 
     def current(self) -> Op[list[Description]]:
         """Read what each layer is, if it is still the stack that this object knows.
@@ -88,7 +96,7 @@ class StoredStack(Missed):
         """
         yield from self._look()
         described = []
-        for number in self.root.numbers:
+        for number in self.record.numbers:
             key = self._layer_key(number)
             try:
                 text, size, ttl = yield from calls.call(_DESCRIBE, [key], [])
@@ -97,36 +105,36 @@ class StoredStack(Missed):
                     raise self.explained(refusal) from refusal
             else:
                 head = header.parse(unhex(text))
-                described.append(Description(key, head, size, HEADER_BYTES, lifetime(ttl)))
+                described.append(Description(key, head, size, HEADER_BYTES, ttl_seconds(ttl)))
         return described
 
     def _look(self) -> Op[None]:
         """Let a script compare what is stored with what this object knows."""
         while True:
-            opened = self.opened or (yield from self.open())
-            with suppress(Outdated):
-                yield from self.run(_CONTAINS, opened, [opened.layout.pack_one(b"")], reads=True)
+            handle = self.handle or (yield from self.open())
+            with suppress(LayoutChanged):
+                yield from self.run(_CONTAINS, handle, [handle.layout.pack_one(b"")], reads=True)
                 return
 
-    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
+    def _recover(self, refusal: Refusal, handle: Handle) -> Op[Handle]:
         """Follow a stack that has another layer by now, or give it one; notice that it is gone."""
         if refusal.word == replies.FULL:
-            return (yield from self._grow(opened))
+            return (yield from self._grow(handle))
         if refusal.word == replies.CHANGED:
             found = self._parsed(refusal.detail)
-            if found.head.generation == self.root.head.generation:
+            if found.head.generation == self.record.head.generation:
                 return self._accept(found)
         if refusal.word == replies.DAMAGED:
             self._tell(f"a layer of {self.name!r} has vanished", damaged=True)
             yield from self.clear()
-            return self.opened or (yield from self.open())
+            return self.handle or (yield from self.open())
         if refusal.word not in LOSSES:
             raise refusal
-        return (yield from self._lose(LOSSES[refusal.word].format(self.name), opened))
+        return (yield from self._lose(LOSSES[refusal.word].format(self.name), handle))
 
-    def _grow(self, opened: Opened) -> Op[Opened]:
+    def _grow(self, handle: Handle) -> Op[Handle]:
         # Safe to send again, and for all that ask for it at once: a stack that has grown has another root.
-        known = self.root
+        known = self.record
         try:
             following = known.following()
         except FilterFullError as error:
@@ -134,21 +142,21 @@ class StoredStack(Missed):
         try:
             found = yield from self._push(known, following)
         except FilterNotFoundError:
-            return (yield from self._lose(LOSSES[replies.MISSING].format(self.name), opened))
+            return (yield from self._lose(LOSSES[replies.MISSING].format(self.name), handle))
         if found.head.generation != known.head.generation:
-            return (yield from self._lose(LOSSES[replies.CHANGED].format(self.name), opened))
+            return (yield from self._lose(LOSSES[replies.CHANGED].format(self.name), handle))
         return self._accept(found)
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation with one layer."""
-        self.forget()
+        self.reset()
         try:
             found = yield from self._read()
         except FilterNotFoundError:
             yield from self.open()
             return
         while True:
-            empty = _renewed(replace(found, newest=0, begun=()))
+            empty = _renewed(replace(found, newest=0, began=()))
             found = yield from self._push(found, empty)
             if found.head.generation == empty.head.generation:
                 self._accept(found)
@@ -157,27 +165,27 @@ class StoredStack(Missed):
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete root and layers, whatever the generation; say whether there were any."""
         while True:
-            self.forget()
+            self.reset()
             try:
-                opened = self._accept((yield from self._read()))
-                every = [opened.key, *keys, *opened.extra]
-                yield from calls.call(_DELETE, every, [opened.identity, *arguments], self.wait)
+                handle = self._accept((yield from self._read()))
+                every = [handle.key, *keys, *handle.extra]
+                yield from calls.call(_DELETE, every, [handle.identity, *arguments], self.wait)
             except FilterNotFoundError:
                 return False
             except Refusal as refusal:
                 if refusal.word not in (replies.CHANGED, replies.MISSING):
                     raise self.explained(refusal) from refusal
             else:
-                self.forget()
+                self.reset()
                 return True
 
     # -- the root
 
-    def _read(self) -> Op[Root]:
+    def _read(self) -> Op[LayerRecord]:
         text, _ = yield from self._call(_STACK, [])
         return self._parsed(text)
 
-    def _push(self, known: Root | None, wanted: Root) -> Op[Root]:
+    def _push(self, known: LayerRecord | None, wanted: LayerRecord) -> Op[LayerRecord]:
         """Begin the newest layer of `wanted` if the root is the one known; return what is there then."""
         layers = [] if known is None else [self._layer_key(number) for number in known.numbers]
         text, _ = yield from self._call(
@@ -199,44 +207,46 @@ class StoredStack(Missed):
             return FilterMismatchError(f"{self.name!r} holds no {self.called} ({refusal}); use another name")
         return super().explained(refusal)
 
-    def _parsed(self, text: str | bytes) -> Root:
+    def _parsed(self, text: str | bytes) -> LayerRecord:
         try:
-            root = self._made.parse(unhex(text))
+            record = self._made.parse(unhex(text))
         except ValueError as error:
             raise FilterMismatchError(
                 f"{self.name!r} is no filter that this release can use: {error}"
             ) from None
-        self.compare(root.parameters | {"layout": root.head.layout}, self._wanted)
-        return root
+        self.compare(record.parameters | {"layout": record.head.layout}, self._wanted)
+        return record
 
     def _layer_key(self, number: int) -> bytes:
         return beside(self.key) + b"layer:%d" % number
 
-    def _accept(self, root: Root) -> Opened:
+    def _accept(self, record: LayerRecord) -> Handle:
         self._lost = None
-        self._root = root
-        newest, *older = (self._layer_key(number) for number in root.numbers)
-        layout, described = _described(root if not root.shared else replace(root, begun=root.begun[-1:]))
-        stored = root.pack()
-        return self.know(
+        self._record = record
+        newest, *older = (self._layer_key(number) for number in record.numbers)
+        layout, described = _described(
+            record if not record.shared else replace(record, began=record.began[-1:])
+        )
+        stored = record.pack()
+        return self.remember(
             _IDENTITY.pack(b"layers", 2, len(older), len(stored)) + stored + described,
             layout,
             [newest, self.key, *older],
-            generation=root.head.generation,
-            layers=len(root.begun) if root.shared else 1,
+            generation=record.head.generation,
+            layers=len(record.began) if record.shared else 1,
         )
 
 
 @lru_cache(16)
-def _described(root: Root) -> tuple[Packing, bytes]:
+def _described(record: LayerRecord) -> tuple[Packing, bytes]:
     """Return how items are packed for the layers, and what the scripts are told about these."""
-    layers = root.layers()
+    layers = record.layers()
     made = tuple(map(planning.stored, layers))
-    return (made[0] if root.shared else Stacked(made)), b"".join(
+    return (made[0] if record.shared else Layered(made)), b"".join(
         layer.pack()[:PARAMETERS_BYTES] for layer in layers
     )
 
 
-def _renewed(root: Root) -> Root:
+def _renewed(record: LayerRecord) -> LayerRecord:
     """Return a root of another generation."""
-    return replace(root, head=replace(root.head, generation=os.urandom(8)))
+    return replace(record, head=replace(record.head, generation=os.urandom(8)))

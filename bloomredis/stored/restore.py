@@ -9,7 +9,7 @@ from bloomredis.errors import FilterMismatchError
 from bloomredis.protocol import calls, scripts
 from bloomredis.protocol.keys import beside
 from bloomredis.protocol.receipts import Receipts
-from bloomredis.protocol.replies import Unanswered
+from bloomredis.protocol.replies import NoReply
 from bloomredis.protocol.steps import Op
 
 _PLACE: Final = scripts.load("place")
@@ -33,7 +33,7 @@ def place(name: str, key: bytes, data: bytes) -> Op[None]:
         yield ("SETRANGE", written, start, data[start : start + _PIECE_BYTES])
     try:
         placed = yield from calls.call(_PLACE, [key, written, lane.key], [lane.next_call()])
-    except Unanswered as unanswered:
+    except NoReply as unanswered:
         raise unanswered.public(name, "look whether the key is there now") from unanswered
     if placed != 1:
         yield ("UNLINK", written)

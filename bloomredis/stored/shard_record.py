@@ -33,12 +33,12 @@ SLOTS: Final = 16_384
 MAX_RANGES: Final = 256
 """Ranges of slots that the shards are spread over: a key is tried so often, on average, until it fits."""
 
-ROOT_BYTES: Final = 96
+RECORD_BYTES: Final = 96
 _EXTENSION: Final = struct.Struct(">QQQII")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
+class ShardRecord:
     """The parameters of a sharded filter.
 
     `head` has capacity and error rate of the whole, and the bits and hashes of one shard.  Of several
@@ -88,20 +88,22 @@ class Root:
         return number % self.servers
 
 
-def parse(data: bytes) -> tuple[Root, list[bytes]]:
+def parse(data: bytes) -> tuple[ShardRecord, list[bytes]]:
     """Read a root and its table, the generation of each shard, b"" for one that was never made."""
     head = header.parse(data[: limits.HEADER_BYTES], KIND)
-    if len(data) < ROOT_BYTES:
-        raise ValueError(f"a root has {ROOT_BYTES} bytes or more, not {len(data)}")
-    shards, seed, capacity, servers, place = _EXTENSION.unpack(data[limits.HEADER_BYTES : ROOT_BYTES])
-    table = data[ROOT_BYTES:]
-    root = Root(head=head, shards=shards, seed=seed, shard_capacity=capacity, servers=servers, place=place)
+    if len(data) < RECORD_BYTES:
+        raise ValueError(f"a root has {RECORD_BYTES} bytes or more, not {len(data)}")
+    shards, seed, capacity, servers, place = _EXTENSION.unpack(data[limits.HEADER_BYTES : RECORD_BYTES])
+    table = data[RECORD_BYTES:]
+    record = ShardRecord(
+        head=head, shards=shards, seed=seed, shard_capacity=capacity, servers=servers, place=place
+    )
     if not (1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1 and place < servers) or (
         len(table) != (8 * shards if place == 0 else 0)
     ):
-        raise ValueError(f"its parameters make no sharded filter: {root}, table of {len(table)} bytes")
+        raise ValueError(f"its parameters make no sharded filter: {record}, table of {len(table)} bytes")
     entries = (table[i : i + 8] for i in range(0, len(table), 8))
-    return root, [entry if any(entry) else b"" for entry in entries]
+    return record, [entry if any(entry) else b"" for entry in entries]
 
 
 def checked_name(name: str) -> str:
@@ -131,7 +133,7 @@ def plan(
     layout: str | None = None,
     seed: SupportsIndex | None = None,
     servers: int = 1,
-) -> Root:
+) -> ShardRecord:
     """Return the root of a new filter; `ValueError` if so many shards cannot hold it."""
     count = sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
@@ -144,7 +146,7 @@ def plan(
         head = planning.new_header(each, rate, layout)
     except ValueError as error:
         raise ValueError(f"with {wanted} shards of capacity {each} each (shards={shards}): {error}") from None
-    return Root(
+    return ShardRecord(
         head=replace(head, kind=KIND, capacity=count),
         shards=wanted,
         seed=SEED if seed is None else checked_seed(seed),

@@ -19,7 +19,7 @@ from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import LOSSES, Arguments, Description, Missed, Opened, lifetime
+from bloomredis.stored.base import LOSSES, Arguments, Description, Handle, Versioned, ttl_seconds
 from bloomredis.stored.header import KINDS, Header
 
 _RESERVE, _DESCRIBE, _CLEAR, _DELETE, _EXPIRE = map(
@@ -27,7 +27,7 @@ _RESERVE, _DESCRIBE, _CLEAR, _DELETE, _EXPIRE = map(
 )
 
 
-class StoredFilter(Missed):
+class StoredFilter(Versioned):
     """A filter with a header."""
 
     def __init__(
@@ -50,7 +50,7 @@ class StoredFilter(Missed):
     def called(self) -> str:
         return KINDS[self._kind]
 
-    def open(self) -> Op[Opened]:
+    def open(self) -> Op[Handle]:
         """Create the filter if it is missing and parameters were given; check it; know it from now on."""
         if self._lost:
             raise FilterLostError(self._lost)
@@ -62,26 +62,26 @@ class StoredFilter(Missed):
 
     def current(self) -> Op[list[Description]]:
         """Read what is stored, if it is still the filter that this object knows."""
-        opened = self.opened or (yield from self.open())
+        handle = self.handle or (yield from self.open())
         try:
             found = yield from self.describe()
         except (FilterNotFoundError, FilterMismatchError) as error:
-            yield from self._lose(str(error), opened)
+            yield from self._lose(str(error), handle)
         else:
-            if found.header.identity == opened.identity:
+            if found.header.identity == handle.identity:
                 return [found]
-            yield from self._lose(LOSSES[replies.CHANGED].format(self.name), opened)
+            yield from self._lose(LOSSES[replies.CHANGED].format(self.name), handle)
         return [(yield from self.describe())]
 
-    def _meet(self, refusal: Refusal, opened: Opened) -> Op[Opened]:
+    def _recover(self, refusal: Refusal, handle: Handle) -> Op[Handle]:
         """Notice that the generation that this object knows is gone."""
         if refusal.word not in LOSSES:
             raise refusal
-        return (yield from self._lose(LOSSES[refusal.word].format(self.name), opened))
+        return (yield from self._lose(LOSSES[refusal.word].format(self.name), handle))
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""
-        self.forget()
+        self.reset()
         generation = os.urandom(8)
         try:
             reply = yield from self._replace(
@@ -94,7 +94,7 @@ class StoredFilter(Missed):
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete the filter, whatever its generation; say whether there was one."""
-        self.forget()
+        self.reset()
         try:
             yield from self._replace(_DELETE, lambda _: arguments, keys)
         except FilterNotFoundError:
@@ -134,11 +134,11 @@ class StoredFilter(Missed):
                 "delete the key or restore it"
             )
         self._check_parameters(head)
-        return Description(self.key, head, size, limits.HEADER_BYTES, lifetime(ttl))
+        return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
 
-    def _accept(self, head: Header) -> Opened:
+    def _accept(self, head: Header) -> Handle:
         self._lost = None
-        return self.know(head.identity, planning.stored(head), generation=head.generation)
+        return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
     def _reserve(self) -> Op[Description]:
         if self._new is None:
