@@ -19,7 +19,7 @@ from benchmarks.meters import Meter
 from benchmarks.pinging import Pinger
 from benchmarks.report import ServerReport
 from benchmarks.servers import DEFAULT, replica_of
-from tests.servers import binaries
+from tests.support.servers import binaries
 
 RESULTS: Final = Path(__file__).parent / "results"
 

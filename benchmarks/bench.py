@@ -17,7 +17,7 @@ import redis.asyncio
 
 from benchmarks.servers import started
 from bloomredis import BloomFilter
-from tests.servers import Server
+from tests.support.servers import Server
 
 
 @dataclass(frozen=True)

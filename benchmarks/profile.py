@@ -12,7 +12,7 @@ from benchmarks.bench import Bench
 from benchmarks.meters import Meter
 from benchmarks.placing import apart
 from benchmarks.servers import DEFAULT
-from tests.servers import binaries
+from tests.support.servers import binaries
 
 _PARTS: Final = (
     profile_calls.one_item,

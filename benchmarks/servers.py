@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.servers import Server, running
+from tests.support.servers import Server, running
 
 DEFAULT: Final = ("redis-8", "valkey-9")
 SLOW_US: Final = 500

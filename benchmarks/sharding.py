@@ -19,7 +19,7 @@ from benchmarks.measure import Result
 from benchmarks.meters import scheduled
 from benchmarks.peers import CAPACITY, RATE, Ours
 from bloomredis import ShardedBloomFilter
-from tests.clusters import cluster
+from tests.support.clusters import cluster
 
 NAME: Final = "batches of 1,000 new items on 1 server and on 3 nodes"
 ONE: Final = Ours.name

@@ -16,7 +16,7 @@ from benchmarks.meters import Meter
 from benchmarks.peers import CAPACITY, Ours
 from benchmarks.servers import DEFAULT
 from bloomredis.operations import loading
-from tests.servers import binaries
+from tests.support.servers import binaries
 
 _SIDES: Final = {"probes": sys.maxsize, "segments": 0}
 _HEAD: Final = "items a segment   µs an item: probes  segments   server: probes  segments"

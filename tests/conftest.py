@@ -10,8 +10,8 @@ import fakeredis
 import pytest
 import redis
 
-from tests.drivers import DRIVERS
-from tests.servers import Server, binaries, running
+from tests.support.drivers import DRIVERS
+from tests.support.servers import Server, binaries, running
 
 BINARIES = binaries()
 REAL = sorted(BINARIES)

@@ -28,8 +28,8 @@ from bloomredis import (
 )
 from bloomredis.stored.header import KINDS
 from tests.conftest import BINARIES, REAL
-from tests.servers import Server, running
-from tests.tls import Certificate, with_tls
+from tests.support.servers import Server, running
+from tests.support.tls import Certificate, with_tls
 
 OPTIONS: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-6}
 SHORT: Final = {**OPTIONS, "min_replicas": 1, "replica_timeout": 0.01}  # there is none to wait for

@@ -402,9 +402,7 @@ class StoredShard(StoredFilter):
         return (yield from self._of.consistently(lambda: self._renewed(handle.generation)))
 
     def _renewed(self, lost: bytes) -> Op[Handle]:
-        if (
-            yield from self._of.record_shard(self._number)
-        ) != lost:  # somebody was faster
+        if (yield from self._of.record_shard(self._number)) != lost:  # somebody was faster
             return (yield from self._open())
         self._of.shard_lost(self._number)
         return (yield from self._make(lost))

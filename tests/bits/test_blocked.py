@@ -1,0 +1,181 @@
+"""The blocked layout: its sizes, its bits as scripts set them, and what it costs a server."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+
+from bloomredis import BloomFilter
+from bloomredis.bits import blocked, blocked_sizing, sizing
+from bloomredis.bits.limits import BLOCK_BITS
+from bloomredis.protocol import scripts
+from bloomredis.stored import planning
+from tests.operations.test_refusals import attach, replicated
+from tests.support.servers import Server
+
+RATES = [float(rate) for rate in np.geomspace(0.03, 1e-9, 60)] + [1e-2, 1e-3, 1e-4, 1e-6, 1e-9]
+FEW = [1e-2, 1e-4, 1e-6, 1e-9]
+
+
+def expected(layout: blocked.Blocked, items: int) -> float:
+    blocks = layout.num_bits // BLOCK_BITS
+    return blocked_sizing.expected_error_rate(items, blocks, layout.blocks_per_item, layout.bits_per_block)
+
+
+@pytest.mark.parametrize("capacity", [100_000, 5_000_000])
+def test_it_takes_little_more_memory(capacity: int) -> None:
+    """From 0.03 to 1e-9 it takes at most 1.16 times the bits of the classic layout."""
+    for rate in RATES:
+        assert blocked_sizing.plan(capacity, rate).num_bits <= 1.16 * sizing.num_bits(capacity, rate)
+
+
+@pytest.mark.parametrize("error_rate", [0.5, *RATES, 1e-15])
+def test_it_is_sized_for_its_error_rate(error_rate: float) -> None:
+    """What theory expects at capacity is what was asked for; a few blocks cannot be cut as finely."""
+    assert expected(blocked_sizing.plan(1_000_000, error_rate), 1_000_000) == pytest.approx(
+        error_rate, rel=0.001
+    )
+    for capacity in (1, 10, 100, 1000):
+        layout = blocked_sizing.plan(capacity, error_rate)
+        assert expected(layout, capacity) <= 1.05 * error_rate
+    assert expected(layout, capacity) >= 0.85 * error_rate
+
+
+@pytest.mark.parametrize("rate", FEW)
+def test_the_expected_rate_is_that_of_the_paper(rate: float) -> None:
+    """Putze, Sanders & Singler take the mean share of bits set, which is hardly another number."""
+    items, layout = 1_000_000, blocked_sizing.plan(1_000_000, rate)
+    load = BLOCK_BITS * layout.blocks_per_item * items / layout.num_bits
+    bits = layout.bits_per_block
+    poisson, mean = math.exp(-load), 0.0
+    for i in range(200):
+        mean += poisson * (1 - (1 - 1 / BLOCK_BITS) ** (i * bits)) ** bits
+        poisson *= load / (i + 1)
+    assert expected(layout, items) == pytest.approx(mean**layout.blocks_per_item, rel=0.05)
+
+
+def test_the_limit_of_one_key_is_named() -> None:
+    """What needs more than 2^32 bits is refused with the number that would fit."""
+    with pytest.raises(ValueError, match=r"needs 10168\d{6} bits.*2\^32.*4294966784"):
+        blocked_sizing.plan(1_000_000_000, 0.01)
+    assert blocked_sizing.plan(422_000_000, 0.01).num_bits <= sizing.MAX_BITS
+
+
+def bits_of(layout: Any, items: list[bytes]) -> bytes:
+    """Return the bits that items set, by their offsets alone."""
+    bits = bytearray(layout.num_bits // 8)
+    for item in items:
+        for offset in layout.offsets(item):
+            bits[offset // 8] |= 0x80 >> offset % 8
+    return bytes(bits)
+
+
+@pytest.mark.parametrize("rate", FEW)
+def test_scripts_set_the_bits_that_offsets_says(client: redis.Redis, rate: float) -> None:
+    """After batches, single adds and a claim the string is those bits and no others; on every server."""
+    rng = random.Random(rate)
+    items = [rng.randbytes(rng.randrange(30)) for _ in range(400)]
+    f = BloomFilter(client, "seen", capacity=400, error_rate=rate, layout="blocked")
+    f.add_many(items[:300])
+    for item in items[300:399]:
+        f.add(item)
+    with f.claim(items[399]) as claim:
+        assert claim.state in ("claimed", "done")
+    assert client.getrange("seen", 64, -1) == bits_of(planning.plan("blocked", 400, rate), items)
+
+
+@pytest.mark.parametrize("rate", FEW)
+def test_answers_are_exact(client: redis.Redis, rate: float) -> None:
+    """Scripts answer as a set of bits in this process does, item by item in order, repeats included."""
+    layout = planning.plan("blocked", 100, rate)
+    f = BloomFilter(client, "seen", capacity=100, error_rate=rate, layout="blocked")
+    ones: set[int] = set()
+    items = [random.Random(i).randrange(150) for i in range(300)]
+    news = []
+    for item in items:
+        news.append(not ones.issuperset(layout.offsets(item)))
+        ones.update(layout.offsets(item))
+    assert f.add_many(items) == news
+    assert f.contains_many(range(500)) == [ones.issuperset(layout.offsets(item)) for item in range(500)]
+
+
+@pytest.mark.parametrize("rate", FEW)
+def test_a_usual_call_says_what_any_other_does(client: redis.Redis, rate: float) -> None:
+    """The short way through `add` and `contains` has the replies and the effects of the long one."""
+    BloomFilter(client, "short", capacity=100, error_rate=rate, layout="blocked").reserve()
+    client.set("long", client.getrange("short", 0, -1))
+    identity, layout = client.getrange("short", 0, 55), planning.plan("blocked", 100, rate)
+    rng = random.Random(rate)
+
+    def replies(name: str, verb: str, *call: Any) -> Any:
+        text = scripts.load(verb).text
+        if name == "long":
+            assert text.count("\nlocal usual = ") == 1
+            text = text.replace("\nlocal usual = ", "\nlocal usual = false and ")
+        packed, *number = call
+        lane = [f"lane-{name}"] if number else []
+        try:
+            return client.eval(text, 1 + len(lane), name, *lane, identity, packed, *number)
+        except redis.ResponseError as error:
+            return str(error).partition(" script:")[0]
+
+    news = refusals = 0
+    for _ in range(200):
+        items = [b"%d" % rng.randrange(300) for _ in range(rng.choice([0, 1, 1, 2, 9]))]
+        packed = layout.pack(items) + rng.choice([b"", b"", b"", b"x", b"\xff" * layout.item_bytes])
+        number = rng.choice([(), (rng.randrange(9),), (9,), ("x",)])
+        for verb, call in (("add", (packed, *number)), ("contains", (packed,))):
+            said = replies("short", verb, *call)
+            assert said == replies("long", verb, *call)
+            refusals += isinstance(said, str)
+        assert client.getrange("short", 0, -1) == client.getrange("long", 0, -1)
+        assert client.get("lane-short") == client.get("lane-long")
+        news += said == 1
+    assert news > 10
+    assert refusals > 10
+
+
+def test_info_expects_what_the_blocks_do(any_server: Server) -> None:
+    """The estimated error rate at capacity is the configured one, not that of evenly filled bits."""
+    with any_server.client() as client:
+        f = BloomFilter(client, "seen", capacity=20_000, error_rate=0.001, layout="blocked")
+        f.add_many(range(20_000))
+        info = f.info()
+    assert info.layout == "blocked"
+    assert info.approximate_count == pytest.approx(20_000, rel=0.01)
+    assert info.estimated_error_rate == pytest.approx(0.001, rel=0.1)
+    assert info.fill_ratio**info.num_hashes < 0.0007
+
+
+@pytest.mark.parametrize("error_rate", [1e-3, 1e-6])
+@pytest.mark.parametrize("layout", planning.NAMES)
+def test_memory_on_the_server(server: Server, layout: str, error_rate: float) -> None:
+    """A filter takes at most 1.05 times its bits (jemalloc rounds some other sizes up by more)."""
+    with server.client() as client:
+        f = BloomFilter(client, "seen", capacity=1_000_000, error_rate=error_rate, layout=layout)
+        f.add_many(range(2000))
+        assert client.memory_usage("seen") <= 1.05 * f.info().num_bits / 8
+
+
+def offset(client: redis.Redis) -> int:
+    return int(client.info("replication")["master_repl_offset"])
+
+
+def test_what_is_replicated() -> None:
+    """At most 100 bytes for a new item of a batch, and nothing for one that is already there."""
+    with replicated() as (primary, replica), primary.client() as client:
+        attach(primary, replica)
+        f = BloomFilter(client, "seen", capacity=1_000_000, error_rate=0.01, layout="blocked")
+        f.reserve()
+
+        def sent(items: range) -> int:
+            before, _, after = offset(client), f.add_many(items), offset(client)
+            return after - before
+
+        assert sent(range(1000)) <= 100 * 1000
+        assert sent(range(1000)) <= 50  # a PING of the primary's may come in between

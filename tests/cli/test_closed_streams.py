@@ -1,0 +1,199 @@
+"""Programs started with standard input, output or error closed: no connection takes a stream's place."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+import typer
+
+from bloomredis import BloomFilter
+from bloomredis.cli.app import app
+from tests.cli.test_cli import COMMAND, ENVIRONMENT
+from tests.support.servers import Server
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # it is a group
+CLOSED = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-", "all": "<&- >&- 2>&-"}
+LINES = b"FLUSHALL\nSET injected yes\nnonsense 1\n"
+VALUES = {"name": "clicks", "capacity": "1000", "error_rate": "0.01", "events": "100", "workers": "2"}
+"""What is given to each command that takes a parameter of this name."""
+
+
+def run_closed(closed: str, *command: object, data: bytes = LINES) -> subprocess.CompletedProcess[bytes]:
+    """Run a program to its end, with these of its streams closed from the start."""
+    program = f"exec {shlex.join(map(str, command))} {CLOSED[closed]}"
+    return subprocess.run(
+        ["/bin/sh", "-c", program], input=data, capture_output=True, env=ENVIRONMENT, timeout=120, check=False
+    )
+
+
+def usual_call(name: str, url: str) -> list[str]:
+    """Return a call of a command that succeeds: every parameter in VALUES, and the server's URL."""
+    values = VALUES | {"url": url}
+    given = [parameter for parameter in COMMANDS[name].params if parameter.name in values]
+    missing = {parameter.name for parameter in COMMANDS[name].params if parameter.required} - values.keys()
+    assert not missing, f"bloomredis {name} needs {missing}: add a value to VALUES"
+    named = [
+        part for one in given if one.param_type_name == "option" for part in (one.opts[0], values[one.name])
+    ]
+    return [name, *named, *(values[one.name] for one in given if one.param_type_name == "argument")]
+
+
+@pytest.fixture
+def observer(any_server: Server) -> Iterator[redis.Redis]:
+    """A client of a server that has a key `canary` and a filter `clicks`, its statistics at 0."""
+    with any_server.client(decode_responses=True) as client:
+        client.set("canary", "alive")
+        BloomFilter(client, "clicks", capacity=1000, error_rate=0.01).reserve()
+        client.config_resetstat()
+        yield client
+
+
+def strays(client: redis.Redis) -> list[str]:
+    """Return signs that the server was sent what is no command of the program."""
+    assert client.get("canary") == "alive"
+    seen = client.info("commandstats").keys() & {"cmdstat_flushall"}
+    unknown = client.info("errorstats").keys() & {"errorstat_ERR"}
+    return [*seen, *unknown, *client.scan_iter("injected")]
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_command_talks_to_the_server_by_mistake(
+    observer: redis.Redis, any_server: Server, name: str, closed: str
+) -> None:
+    """Neither input nor output nor a warning reaches the server; without stdout, the status is 2."""
+    done = run_closed(closed, *COMMAND, *usual_call(name, any_server.url))
+    assert strays(observer) == []
+    assert done.returncode == (2 if closed in ("stdout", "all") else 0), done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_without_stdout_nothing_is_done(observer: redis.Redis, any_server: Server, name: str) -> None:
+    """A command whose stdout is closed says so in one line, and does not even connect."""
+    done = run_closed("stdout", *COMMAND, *usual_call(name, any_server.url))
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"standard output is closed" in done.stderr
+    assert observer.info("stats")["total_connections_received"] == 0
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
+def test_the_installed_program(observer: redis.Redis, any_server: Server, closed: str) -> None:
+    """What holds for `python -m bloomredis.cli` holds for the program that pip installs."""
+    program = Path(sysconfig.get_path("scripts")) / "bloomredis"
+    done = run_closed(closed, program, *usual_call("dedupe", any_server.url))
+    assert strays(observer) == []
+    assert done.returncode == (2 if closed == "stdout" else 0)
+
+
+def test_closed_stdin_is_empty(observer: redis.Redis, any_server: Server) -> None:
+    """A closed stdin has no lines."""
+    done = run_closed("stdin", *COMMAND, *usual_call("dedupe", any_server.url), "--count")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"read  0\nnew   0\n", b"")
+
+
+def test_messages_to_a_closed_stderr_vanish(observer: redis.Redis, any_server: Server) -> None:
+    """A warning that nobody can see changes neither the output nor the status."""
+    lines = b"".join(b"%d\n" % i for i in range(20))
+    run = [*COMMAND, "dedupe", "--url", any_server.url, "--capacity", "10", "--error-rate", "1e-9"]
+    done = run_closed("stderr", *run, data=lines)
+    assert strays(observer) == []
+    assert (done.returncode, done.stdout) == (0, lines)
+
+
+def test_errors_to_a_closed_stderr_vanish() -> None:
+    """An error that nobody can see still has its status."""
+    done = run_closed("stderr", *COMMAND, "info", "x", "--url", "redis://127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (3, b"")
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stderr"])
+def test_a_server_of_its_own(closed: str) -> None:
+    """The server that `dedupe` brings along is started and used with a stream closed."""
+    done = run_closed(closed, *COMMAND, "dedupe")
+    assert (done.returncode, done.stdout) == (0, b"" if closed == "stdin" else LINES)
+
+
+def test_imports_take_no_stream() -> None:
+    """The imports before `main` is called leave nothing open, so a stream's number is still free."""
+    program = """
+import bloomredis.cli, os
+for descriptor in (0, 1, 2):
+    try: os.fstat(descriptor)
+    except OSError: continue
+    os._exit(9)
+"""
+    assert run_closed("all", sys.executable, "-c", program).returncode == 0
+
+
+def test_child_processes_have_the_streams() -> None:
+    """Streams that were closed are open in children too, as the null device."""
+    child = "import os; assert all(os.path.samestat(os.fstat(n), os.stat(os.devnull)) for n in range(3))"
+    program = f"""
+import subprocess, sys
+from bloomredis.cli.streams import open_closed
+assert open_closed() == {{"stdin", "stdout", "stderr"}}
+assert (sys.stdin.fileno(), sys.stdout.fileno(), sys.stderr.fileno()) == (0, 1, 2)
+subprocess.run([sys.executable, "-c", {child!r}], check=True)
+"""
+    assert run_closed("all", sys.executable, "-c", program).returncode == 0
+
+
+def test_a_stream_whose_number_was_taken() -> None:
+    """What a start-up hook has opened in a stream's place is not written to."""
+    program = """
+import os, sys
+ours, theirs = os.pipe()  # they get numbers 0 and 1
+assert theirs == 1
+from bloomredis.cli.streams import open_closed
+assert open_closed() == {"stdin", "stdout", "stderr"}
+print("text", flush=True)
+os.close(theirs)
+assert os.read(ours, 10) == b""
+"""
+    assert run_closed("all", sys.executable, "-c", program).returncode == 0
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+@pytest.mark.parametrize("url", ["embedded://", "kept"])
+def test_an_embedded_server_starts_without_streams(closed: str, url: str, tmp_path: Path) -> None:
+    """An embedded server starts, is guarded, and ends, whatever streams its program lacks."""
+    program = f"""
+import sys
+from pathlib import Path
+from bloomredis import embedded
+from bloomredis.embedded import guard
+client = embedded.connect({f"embedded://{tmp_path}/kept" if url == "kept" else url!r})
+home = guard.Home(Path(client.config_get("dir")["dir"]), private=True)
+assert client.ping() and not home.has_ended() and home.has_users()
+assert all(lock.fileno() > 2 for lock in guard._held)
+"""
+    done = run_closed(closed, sys.executable, "-c", program)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "kept" / "server.socket").is_symlink()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process has open")
+@pytest.mark.parametrize("closed", CLOSED)
+def test_streams_of_an_embedded_server(closed: str) -> None:
+    """Neither an embedded server nor its guard has a socket or pipe for a stream."""
+    program = """
+import os, re
+from pathlib import Path
+from bloomredis import embedded
+client = embedded.connect("embedded://")
+server = client.info("server")["process_id"]
+guard = re.search(r"PPid:\\s*(\\d+)", Path(f"/proc/{server}/status").read_text())[1]
+for process in (server, guard):
+    found = [os.readlink(f"/proc/{process}/fd/{number}") for number in (0, 1, 2)]
+    assert found[0] == os.devnull, found
+    assert all(name.endswith("server.log") for name in found[1:]), found
+"""
+    done = run_closed(closed, sys.executable, "-c", program)
+    assert done.returncode == 0, done.stderr

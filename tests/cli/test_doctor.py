@@ -1,0 +1,385 @@
+"""What `bloomredis doctor` finds: scripted facts through the checks, and real servers through the command."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BloomFilter
+from bloomredis.cli import keeping, serving
+from bloomredis.cli.checkup import checkup
+from bloomredis.cli.facts import Facts, gather
+from bloomredis.cli.findings import Finding, Severity
+from bloomredis.cli.rights import NEEDED, Rights
+from bloomredis.embedded import connect
+from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
+from bloomredis.stored import planning
+from bloomredis.stored.base import Description
+from tests.cli.test_cli import bloomredis as command
+from tests.support.servers import Server, binaries, running
+from tests.test_rights import acl_rule
+
+CRITICAL, WARNING, NOTE, UNCHECKED = sorted(Severity, reverse=True)
+PLAN = planning.new_header(1_000_000, 0.01, "classic")
+SIZE = PLAN.size_bytes
+LASTING = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+def stored(*, count: int = 0, ttl: float | None = None) -> Description:
+    return Description(b"seen", replace(PLAN, count=count), SIZE, 64, ttl)
+
+
+def limit(free: int, policy: str = "noeviction") -> dict[str, Any]:
+    """INFO of a server with so much room."""
+    return {"maxmemory": 10**8, "used_memory": 10**8 - free, "maxmemory_policy": policy}
+
+
+def config(**settings: str) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in settings.items()}
+
+
+WORST = {
+    # The facts, and what the worst finding about them is: None for nothing at all.
+    "nothing is known": (Facts(), None),
+    "a good server": (Facts(info={**limit(10**7 * 5), "role": "?"}, stored=stored(count=10)), None),
+    "allkeys": (Facts(info=limit(10**8, "allkeys-lfu")), (CRITICAL, "allkeys-lfu")),
+    "allkeys, no limit": (Facts(info={"maxmemory_policy": "allkeys-lru"}), (CRITICAL, "is not set")),
+    "volatile, no ttl": (
+        Facts(info=limit(10**8, "volatile-ttl"), stored=stored()),
+        (WARNING, "volatile-ttl"),
+    ),
+    "volatile, ttl": (
+        Facts(info=limit(10**8, "volatile-lru"), stored=stored(ttl=1e6)),
+        (CRITICAL, "volatile"),
+    ),
+    "no room": (
+        Facts(info=limit(SIZE), planned=PLAN),
+        (CRITICAL, f"^{SIZE:,} bytes of maxmemory 100,000,000 are"),
+    ),
+    "little room": (Facts(info=limit(SIZE + 1), planned=PLAN), (WARNING, f"takes {SIZE:,}$")),
+    "room": (Facts(info=limit(SIZE + 10**7), planned=PLAN), None),
+    "stored already": (Facts(info=limit(10**7), planned=PLAN, stored=stored()), None),
+    "full": (Facts(info=limit(-5), stored=stored()), (CRITICAL, "^0 bytes of maxmemory")),
+    "buffers do not count": (Facts(info=limit(-5) | {"mem_not_counted_for_evict": 10**7 + 5}), None),
+    "small machine": (
+        Facts(info={"used_memory": 9, "total_system_memory": SIZE}, planned=PLAN),
+        (CRITICAL, "machine"),
+    ),
+    "short strings": (
+        Facts(config=config(proto_max_bulk_len="1048576"), planned=PLAN),
+        (CRITICAL, "is 1,048,576 bytes"),
+    ),
+    "no persistence": (Facts(info={"aof_enabled": 0}, config=config(save="")), (WARNING, "no snapshots")),
+    "snapshots": (
+        Facts(info={"aof_enabled": 0, "rdb_changes_since_last_save": 7}, config=config(save="60 1")),
+        (WARNING, r"save 60 1\), and 7 changes"),
+    ),
+    "no appendonly": (Facts(info={"aof_enabled": 0}), (WARNING, "could not be read")),
+    "appendfsync no": (
+        Facts(info={"aof_enabled": 1}, config=config(appendfsync="no")),
+        (WARNING, "fsync no"),
+    ),
+    "everysec": (Facts(info={"aof_enabled": 1}, config=config(appendfsync="everysec")), (NOTE, "everysec")),
+    "always": (Facts(info={"aof_enabled": 1}, config=config(appendfsync="always")), None),
+    "no disk": (
+        Facts(info={"rdb_last_bgsave_status": "err"}, config=config(save="60 1")),
+        (CRITICAL, "rdb_last_bgsave_status is err"),
+    ),
+    "no disk, unused": (Facts(info={"rdb_last_bgsave_status": "err"}, config=config(save="")), None),
+    "no log": (Facts(info={"aof_enabled": 1, "aof_last_write_status": "err"}), (CRITICAL, "aof_last_write")),
+    "replica": (Facts(info={"role": "slave", "master_link_status": "down"}), (CRITICAL, "primary is down")),
+    "no replica": (Facts(info={"role": "master", "connected_slaves": 0}), (NOTE, "no replica")),
+    "replicas": (Facts(info={"role": "master", "connected_slaves": 2}), (NOTE, "replicas: 2")),
+    "few replicas": (
+        Facts(info={"role": "master", "min_slaves_good_slaves": 1}, config=config(min_replicas_to_write="2")),
+        (CRITICAL, "1 good replicas; min-replicas-to-write is 2"),
+    ),
+    "ancient": (Facts(info={"redis_version": "4.0.14"}), (CRITICAL, "4.0.14")),
+    "old": (Facts(info={"redis_version": "6.0.16"}), (WARNING, "6.0.16")),
+    "old enough": (Facts(info={"redis_version": "6.2.0"}), None),
+    "cluster": (Facts(info={"cluster_enabled": 1}), (WARNING, "node of a cluster")),
+    "far away": (Facts(round_trip=0.02), (NOTE, "20.0 ms")),
+    "no EVAL": (
+        Facts(lua_error="EVAL: NOPERM", rights=Rights(unchecked={"get": "x"})),
+        (CRITICAL, "EVAL: NOPERM"),
+    ),
+    "no struct": (Facts(has_struct=False), (NOTE, "struct")),
+    "no SETBIT": (Facts(rights=Rights("me", ["setbit", "wait"])), (CRITICAL, "not run setbit$")),
+    "no WAIT": (Facts(rights=Rights("me", ["wait"])), (WARNING, "not run wait$")),
+    "no keys": (Facts(name="n", rights=Rights("me", (), "no key")), (CRITICAL, "all keys of 'n'; no key")),
+    "nothing tried": (
+        Facts(rights=Rights(unchecked={"get": "?", "set": "?"})),
+        (UNCHECKED, "run get, set could"),
+    ),
+    "no INFO": (Facts(unchecked={"INFO": "NOPERM"}), (UNCHECKED, "INFO is refused: NOPERM")),
+    "missing": (Facts(name="n", stored=FilterNotFoundError("x")), (CRITICAL, "no filter 'n'")),
+    "not yet": (Facts(name="n", stored=FilterNotFoundError("x"), planned=PLAN), (NOTE, "no filter 'n'")),
+    "foreign": (
+        Facts(name="n", stored=FilterMismatchError("no Bloom filter")),
+        (CRITICAL, "no Bloom filter"),
+    ),
+    "unreadable": (
+        Facts(name="n", stored=ServerRefusedError("x", "MASTERDOWN")),
+        (CRITICAL, "'n' could not"),
+    ),
+    "elsewhere": (Facts(name="n", stored=BloomError("MovedError: 1 h:1")), (UNCHECKED, "MovedError")),
+    "other parameters": (
+        Facts(name="n", stored=stored(), planned=planning.new_header(5, 0.5, None)),
+        (CRITICAL, "capacity 1000000 and error_rate 0.01, not 5 and 0.5"),
+    ),
+    "full to the brim": (Facts(name="n", stored=stored(count=1_000_000)), None),
+    "overfull": (Facts(name="n", stored=stored(count=1_000_001)), (WARNING, "and holds 1000001")),
+    "useless": (Facts(name="n", stored=stored(count=3_000_000)), (CRITICAL, "and holds 3000000")),
+    "ends soon": (Facts(name="n", stored=stored(ttl=59.6)), (WARNING, "expires in 60 seconds")),
+}
+
+
+@pytest.mark.parametrize(("facts", "worst"), WORST.values(), ids=WORST)
+def test_what_bites(facts: Facts, worst: tuple[Severity, str] | None) -> None:
+    """Each state of a server has the finding that it deserves in front, and a good one has none."""
+    found = checkup(facts)
+    if worst is None:
+        assert found == []
+    else:
+        assert found[0].severity is worst[0]
+        assert re.search(worst[1], found[0].seen)
+    assert [finding.severity for finding in found] == sorted((f.severity for f in found), reverse=True)
+
+
+def test_an_overfull_filter_is_described_by_its_rate() -> None:
+    """At three times the capacity nearly half of new items are lost: (1 - e^(-7 * 3 / 9.585))^7."""
+    (found,) = checkup(Facts(name="n", stored=stored(count=3_000_000)))
+    assert "0.44 of new items" in found.why
+
+
+# -- on real servers
+
+
+@contextmanager
+def user(server: Server, *rules: str) -> Iterator[str]:
+    """A user with these rights; yields the URL."""
+    with server.client() as admin:
+        admin.execute_command("ACL", "SETUSER", "somebody", "reset", "on", ">hunter2", *rules)
+        yield server.url.replace("unix://", "unix://somebody:hunter2@")
+        admin.acl_deluser("somebody")
+
+
+def look(url: str, name: str | None = None) -> list[Finding]:
+    """Return what is found about a server, without the command around it."""
+    with connect(url) as client:
+        return checkup(gather(client, name, None))
+
+
+def writes(client: redis.Redis) -> int:
+    """Return how often the server has changed anything."""
+    return int(client.info("persistence")["rdb_changes_since_last_save"])
+
+
+def said(found: list[Finding], severity: Severity) -> str:
+    return "\n".join(finding.seen for finding in found if finding.severity is severity)
+
+
+@pytest.mark.parametrize("binary", binaries().values(), ids=binaries())
+def test_a_good_server(binary: str) -> None:
+    """One that keeps what it is told has no finding above a note, and exit status 0."""
+    with running(binary, *LASTING) as server:
+        done = command("doctor", "--url", server.url, "--capacity", 1000, "--error-rate", 0.01)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert not said(look(server.url), CRITICAL) + said(look(server.url), WARNING)
+
+
+CRITICAL_OPTIONS = {
+    "eviction": (("--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"), "is allkeys-lru$"),
+    "small maxmemory": (
+        ("--maxmemory", "10mb"),
+        r"bytes of maxmemory 10,485,760 are free; the new filter takes 1[0-9],\d{3},\d{3}$",
+    ),
+    "replica": (("--replicaof", "127.0.0.1", "1"), "replica, and its link to the primary is down$"),
+    "min-replicas": (("--min-replicas-to-write", "1"), "^0 good replicas; min-replicas-to-write is 1$"),
+}
+
+
+@pytest.mark.parametrize(("options", "seen"), CRITICAL_OPTIONS.values(), ids=CRITICAL_OPTIONS)
+@pytest.mark.parametrize("binary", binaries().values(), ids=binaries())
+def test_a_bad_server(binary: str, options: tuple[str, ...], seen: str) -> None:
+    """What loses data or refuses calls stands first, and the exit status is 1."""
+    with running(binary, *LASTING, *options) as server:
+        done = command(
+            "doctor", "--url", server.url, "--capacity", 10_000_000, "--error-rate", 0.01, "--json"
+        )
+    first, *_ = json.loads(done.stdout)["findings"]
+    assert (done.returncode, done.stderr, first["severity"]) == (1, b"", "critical")
+    assert re.search(seen, first["seen"])
+
+
+PERSISTENCE = {
+    "none": (("--save", "", "--appendonly", "no"), WARNING, "no append-only file and no snapshots"),
+    "snapshots": (("--save", "3600", "1"), WARNING, "snapshots only (save 3600 1), and 0 changes"),
+    "everysec": (("--appendonly", "yes"), NOTE, "appendfsync everysec"),
+    "no fsync": (("--appendonly", "yes", "--appendfsync", "no"), WARNING, "appendfsync no"),
+}
+
+
+@pytest.mark.parametrize(("options", "severity", "seen"), PERSISTENCE.values(), ids=PERSISTENCE)
+@pytest.mark.parametrize("binary", binaries().values(), ids=binaries())
+def test_persistence(binary: str, options: tuple[str, ...], severity: Severity, seen: str) -> None:
+    """What a crash loses is said as it is configured."""
+    with running(binary, *options) as server:
+        assert seen in said(look(server.url), severity)
+
+
+def test_the_size_is_what_the_server_takes(server: Server) -> None:
+    """The room that a new filter is said to take is what it takes, to 64 KiB."""
+    head = planning.new_header(10_000_000, 0.01, None)
+    with server.client() as client:
+        # From 7.0 on, a command that is run for the first time takes memory for its statistics.
+        BloomFilter(client, "first", capacity=10, error_rate=0.01).reserve()
+        before = client.info("memory")
+        BloomFilter(client, "seen", capacity=10_000_000, error_rate=0.01).reserve()
+        grown = client.info("memory")["used_memory"] - before["used_memory"]
+    assert abs(grown - keeping.allocated(head.size_bytes, before["mem_allocator"])) < 65536
+
+
+def test_the_state_of_a_filter(server: Server) -> None:
+    """A filter that is missing, foreign, overfull or about to expire is told from a good one."""
+    with server.client() as client:
+        BloomFilter(client, "good", capacity=10, error_rate=0.01, ttl=10**6).add_many(range(10))
+        BloomFilter(client, "bad", capacity=10, error_rate=0.01, ttl=100).add_many(range(100))
+        client.set("foreign", "x" * 100)
+    assert "good" not in said(look(server.url, "good"), CRITICAL) + said(look(server.url, "good"), WARNING)
+    assert "'missing'" in said(look(server.url, "missing"), CRITICAL)
+    assert "'foreign' holds no Bloom filter" in said(look(server.url, "foreign"), CRITICAL)
+    assert re.search("'bad' was made for 10 items and holds [0-9]+$", said(look(server.url, "bad"), CRITICAL))
+    assert re.search("'bad' expires in (99|100) seconds", said(look(server.url, "bad"), WARNING))
+
+
+def test_rights_are_those_of_the_readme() -> None:
+    """The doctor tries every command of the README's rule, and no other."""
+    allowed = {rule[1:] for rule in acl_rule() if rule.startswith("+")}
+    assert set(NEEDED) | {"eval", "evalsha"} == allowed
+
+
+@pytest.mark.parametrize("more", [(), ("-acl",)], ids=["dry run", "tried"])
+def test_each_missing_right_is_named(server: Server, more: tuple[str, ...]) -> None:
+    """Whether ACL DRYRUN tells or a script tries; before 7.2 no script can try WAIT."""
+    with server.client() as client:
+        version = tuple(int(part) for part in client.info("server")["redis_version"].split(".")[:2])
+    for denied in (*NEEDED, "eval", "evalsha"):
+        with user(server, "~*", "+@all", f"-{denied}", *more) as url:
+            found = look(url, "seen")
+        if denied == "wait" and version < ((7, 0) if not more else (7, 2)):
+            assert "run wait could not be tried" in said(found, UNCHECKED)
+        elif denied in serving.ONLY_FOR:
+            assert f"not run {denied}" in said(found, WARNING)
+        elif denied in NEEDED:
+            assert f"not run {denied}" in said(found, CRITICAL)
+        else:
+            assert f"{denied.upper()}: " in said(found, CRITICAL)
+
+
+@pytest.mark.parametrize("more", [(), ("-acl",)], ids=["dry run", "tried"])
+@pytest.mark.parametrize("pattern", ["~other", "~seen"])
+def test_keys_that_a_user_may_not_use(server: Server, more: tuple[str, ...], pattern: str) -> None:
+    """The filter's own key is missed, and so are those beside it; without a name nothing is said."""
+    with user(server, pattern, "+@all", *more) as url:
+        assert "may not use all keys of 'seen'" in said(look(url, "seen"), CRITICAL)
+        assert not said(look(url), CRITICAL)
+
+
+def test_a_user_with_just_the_rights_of_the_readme(server: Server) -> None:
+    """Nothing is wrong, and it is said what could not be checked."""
+    with server.client() as client:
+        BloomFilter(client, "seen", capacity=1000, error_rate=0.01).add("a")
+    with user(server, *acl_rule()) as url:
+        done = command("doctor", "--url", url, "--name", "seen")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert re.findall(r"^unchecked  (INFO|CONFIG GET) is refused", done.stdout.decode(), re.MULTILINE)
+    assert b"critical" not in done.stdout
+    assert b"hunter2" not in done.stdout
+
+
+@pytest.mark.parametrize("more", [(), ("-acl",)], ids=["dry run", "tried"])
+def test_nothing_is_changed(server: Server, more: tuple[str, ...]) -> None:
+    """The filter and the number of keys stay as they are, and the server counts no write."""
+    with server.client() as client, user(server, "~*", "+@all", *more) as url:
+        BloomFilter(client, "seen", capacity=1000, error_rate=0.01).add("a")
+        before = client.dump("seen"), client.dbsize(), writes(client)
+        look(url, "seen")
+        look(url, "missing")
+        assert (client.dump("seen"), client.dbsize(), writes(client)) == before
+
+
+def test_only_harmless_commands_are_sent() -> None:
+    """With ACL DRYRUN there, these are all."""
+    with running(binaries()["valkey-9"]) as server, server.client() as client:
+        BloomFilter(client, "seen", capacity=1000, error_rate=0.01).add("a")
+        client.config_resetstat()
+        look(server.url, "seen")
+        sent = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
+    sent -= {"config|resetstat", "hello", "client|setinfo", "client|maint_notifications"}
+    inside_describe = {"getrange", "strlen", "pttl"}
+    assert sent - inside_describe == {
+        "ping",
+        "info",
+        "config|get",
+        "acl|whoami",
+        "acl|dryrun",
+        "eval",
+        "evalsha",
+    }
+
+
+def test_a_cluster() -> None:
+    """A node of a cluster that does not serve the name's slot is told about, not stumbled over."""
+    with running(binaries()["redis-8"], "--cluster-enabled", "yes") as server:
+        found = look(server.url, "seen")
+    assert "node of a cluster" in said(found, WARNING)
+    assert "'seen' could not be read" in said(found, CRITICAL)
+
+
+# -- the command
+
+
+def test_fakeredis() -> None:
+    """What has neither INFO nor ACL is looked at as far as it goes."""
+    done = command("doctor", "--url", "memory://", "--name", "x", "--capacity", 10, "--error-rate", 0.1)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"unchecked  INFO is refused" in done.stdout
+
+
+def test_json(server: Server) -> None:
+    """--json prints one object with the findings that the text has."""
+    printed = json.loads(command("doctor", "--url", server.url, "--json").stdout)
+    text = command("doctor", "--url", server.url).stdout.decode()
+    assert printed["url"] == server.url
+    assert printed["server"] in text
+    assert [f"{one['severity']:<9}  {one['seen']}" for one in printed["findings"]] == re.findall(
+        r"^\w.*", text, re.MULTILINE
+    )[1:]
+
+
+@pytest.mark.parametrize("login", ["somebody:hunter3@", "hunter3:hunter3@"])
+def test_a_server_that_lets_nobody_in(server: Server, login: str) -> None:
+    """A wrong password is exit status 3, and is not printed."""
+    with user(server, "~*", "+@all"):
+        done = command("doctor", "--url", server.url.replace("unix://", f"unix://{login}"))
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert b"hunter3" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--capacity", "5"], ["--name", ""], ["--capacity", "5", "--error-rate", "2"], []]
+)
+def test_bad_usage(arguments: list[str]) -> None:
+    """Half a plan, no name, a rate that is none, no URL: exit status 2."""
+    url = ["--url", "memory://"] if arguments else []
+    done = command("doctor", *url, *arguments)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"Traceback" not in done.stderr

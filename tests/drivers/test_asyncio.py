@@ -1,0 +1,310 @@
+"""What only asyncio has: shared round trips, cancellation, event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import valkey.asyncio
+
+import bloomredis
+from bloomredis import FilterLostError, OutcomeUnknownError
+from bloomredis.asyncio import BloomFilter
+from tests.support.servers import Server, running
+
+Use = Callable[[Any, BloomFilter], Awaitable[Any]]
+
+
+def with_filter(server: Server, use: Use, **options: Any) -> Any:
+    """Run `use(client, filter)` in an event loop of its own."""
+
+    async def main() -> Any:
+        async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
+            return await use(
+                client, BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9, **options)
+            )
+
+    return asyncio.run(main())
+
+
+def test_both_drivers_have_the_same_face() -> None:
+    """Equal names, signatures and docstrings; only what the language demands differs."""
+
+    def face(cls: type) -> dict[str, Any]:
+        return {name: member for name, member in vars(cls).items() if not name.startswith("_")}
+
+    ours, theirs = face(bloomredis.BloomFilter), face(BloomFilter)
+    assert set(ours) == set(theirs)
+    for name in set(ours) - {"dedupe", "load", "open"}:
+        assert inspect.getdoc(ours[name]) == inspect.getdoc(theirs[name])
+        signatures = inspect.signature(ours[name]), inspect.signature(theirs[name])
+        assert signatures[0].parameters == signatures[1].parameters
+        assert signatures[0] == signatures[1] or name == "claim"  # it can be entered as well as awaited
+    assert (
+        inspect.signature(bloomredis.BloomFilter).parameters.keys()
+        == inspect.signature(BloomFilter).parameters.keys()
+    )
+    assert bloomredis.BloomFilter.__doc__ == BloomFilter.__doc__
+
+
+def test_every_public_name_is_documented() -> None:
+    """Nothing public is without a docstring."""
+    for name, member in vars(bloomredis.BloomFilter).items():
+        assert name.startswith("_") or inspect.getdoc(member)
+
+
+def test_concurrent_calls_share_round_trips(server: Server) -> None:
+    """1,000 adds at once are answered right with a handful of script calls."""
+
+    async def use(client: Any, f: BloomFilter) -> int:
+        await f.reserve()
+        await client.config_resetstat()
+        told = await asyncio.gather(*(f.add(f"{i % 500}") for i in range(1000)))
+        assert told == [True] * 500 + [False] * 500
+        stats = await client.info("commandstats")
+        return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
+
+    assert with_filter(server, use) < 30
+
+
+def test_tasks_that_are_told_together_travel_together(any_server: Server) -> None:
+    """Of few tasks no batch leaves while another is under way: each call carries all of them."""
+
+    async def use(client: Any, f: BloomFilter) -> int:
+        async def work(worker: int) -> None:
+            for i in range(5):
+                assert await f.add(f"{worker}-{i}")
+
+        await f.add_many(["the server learns", "the script"])
+        await client.config_resetstat()
+        await asyncio.gather(*map(work, range(40)))
+        calls: int = (await client.info("commandstats"))["cmdstat_evalsha"]["calls"]
+        return calls
+
+    assert with_filter(any_server, use) <= 1 + 5 + 1  # the first goes alone, and is one call behind
+
+
+def test_equal_items_are_answered_in_the_order_of_their_calls(server: Server) -> None:
+    """The first of many equal calls is told True, and a test behind an add finds the item."""
+
+    async def use(_: Any, f: BloomFilter) -> None:
+        for i in range(50):
+            told = await asyncio.gather(f.add("a" * i), *(f.add("a" * i) for _ in range(20)), f.add(f"b{i}"))
+            assert told == [True, *[False] * 20, True]
+
+    with_filter(server, use)
+
+
+def test_batches_share_round_trips_too(server: Server) -> None:
+    """Each caller gets its own answers, in the order of its own items."""
+
+    async def use(_: Any, f: BloomFilter) -> None:
+        batches = [[f"{i}", f"{i}", f"{i + 1}", f"x{i}"] for i in range(0, 200, 2)]
+        told = await asyncio.gather(*(f.add_many(batch) for batch in batches), f.add_many([]))
+        assert told == [*[[True, False, True, True]] * 100, []]
+        assert all(map(all, await asyncio.gather(*map(f.contains_many, batches))))
+
+    with_filter(server, use)
+
+
+def test_a_bad_item_fails_its_own_caller_alone(server: Server) -> None:
+    """The others of the same turn are answered."""
+
+    async def use(_: Any, f: BloomFilter) -> None:
+        items: list[Any] = ["a", 1.5, "b", "\udcff", b"c", None]
+        told = await asyncio.gather(*map(f.add, items), return_exceptions=True)
+        assert [told[i] for i in (0, 2, 4)] == [True] * 3
+        assert [type(told[i]) for i in (1, 3, 5)] == [TypeError, ValueError, TypeError]
+
+    with_filter(server, use)
+
+
+def test_a_lost_filter_is_told_to_every_caller(server: Server) -> None:
+    """Each gets an error of its own."""
+
+    async def use(client: Any, f: BloomFilter) -> None:
+        await f.reserve()
+        await client.delete("seen")
+        told = await asyncio.gather(*(f.add(f"{i}") for i in range(50)), return_exceptions=True)
+        assert {type(error) for error in told} == {FilterLostError}
+        assert len({id(error) for error in told}) == 50
+
+    with_filter(server, use)
+
+
+def test_cancelled_callers_disturb_nobody(server: Server) -> None:
+    """With tasks cancelled at random no item has two winners, and every other caller is answered."""
+
+    async def use(_: Any, f: BloomFilter) -> None:
+        dice = random.Random(5)
+        for round_ in range(30):
+            items = [f"{round_}-{i % 40}" for i in range(120)]
+            tasks = [asyncio.ensure_future(f.add(item)) for item in items]
+            for task in dice.sample(tasks, 40):
+                asyncio.get_running_loop().call_later(dice.random() * 0.002, task.cancel)
+            told = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(answer, bool | asyncio.CancelledError) for answer in told)
+            for item in set(items):
+                wins = [answer for name, answer in zip(items, told, strict=True) if name == item]
+                assert wins.count(True) <= 1
+                assert True in wins or any(isinstance(answer, asyncio.CancelledError) for answer in wins)
+            assert all(await f.contains_many([i for i, a in zip(items, told, strict=True) if a is True]))
+
+    with_filter(server, use)
+
+
+def test_a_queue_of_cancelled_callers_is_no_obstacle(any_server: Server) -> None:
+    """Those behind a whole batch of cancelled calls are answered."""
+
+    async def use(_: Any, f: BloomFilter) -> None:
+        await f.reserve()
+        gone = [asyncio.ensure_future(f.add(f"gone-{i}")) for i in range(2000)]
+        stays = [asyncio.ensure_future(f.add(f"stays-{i}")) for i in range(20)]
+        await asyncio.sleep(0)
+        for task in gone:
+            task.cancel()
+        assert await asyncio.wait_for(asyncio.gather(*stays), 10) == [True] * 20
+
+    with_filter(any_server, use)
+
+
+def test_a_cancelled_lone_call_may_be_made_again(any_server: Server) -> None:
+    """Cancelled while it was under way, an item is still new for the one who asks again."""
+
+    async def use(client: Any, f: BloomFilter) -> None:
+        await f.add("warm")
+        for i in range(200):
+            task = asyncio.ensure_future(f.add(f"{i}"))
+            for _ in range(i % 7):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                answer = await task
+            except asyncio.CancelledError:
+                answer = await f.add(f"{i}")
+            assert answer
+
+    with_filter(any_server, use)
+
+
+def test_without_coalesce_every_call_goes_alone(any_server: Server) -> None:
+    """coalesce=False turns the sharing off."""
+
+    async def use(client: Any, f: BloomFilter) -> None:
+        await f.reserve()
+        await client.config_resetstat()
+        await asyncio.gather(*(f.add(f"{i}") for i in range(50)))
+        assert (await client.info("commandstats"))["cmdstat_evalsha"]["calls"] >= 50
+
+    with_filter(any_server, use, coalesce=False)
+
+
+def test_waiting_calls_are_small(any_server: Server) -> None:
+    """100,000 tasks that wait in add() take less than 1.5 KB each, and all are answered."""
+
+    async def use(_: Any, f: BloomFilter) -> None:
+        await f.reserve()
+        items = [f"{i}" for i in range(100_000)]
+        tracemalloc.start()
+        tasks = [asyncio.ensure_future(f.add(item)) for item in items]
+        await asyncio.sleep(0)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak / len(items) < 1500
+        assert sum(await asyncio.gather(*tasks)) == 100_000
+
+    with_filter(any_server, use)
+
+
+def test_a_dead_server_fails_every_caller(servers: Callable[[str], Server], any_server: Server) -> None:
+    """Within the client's own time-out, with an error that has a token for each."""
+
+    async def use(server: Server) -> None:
+        async with redis.asyncio.Redis(
+            unix_socket_path=server.socket, socket_timeout=1, retry=redis.asyncio.retry.Retry(_NO_BACKOFF, 0)
+        ) as client:
+            f = BloomFilter(client, "seen", capacity=1000, error_rate=0.01)
+            await f.reserve()
+            server.stop()
+            calls = (f.add(f"{i}") for i in range(500))
+            told = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)
+            assert {type(error) for error in told} == {OutcomeUnknownError}
+            assert len({error.token for error in told if isinstance(error, OutcomeUnknownError)}) == 500
+
+    with running(any_server.binary) as own:
+        asyncio.run(use(own))
+
+
+_NO_BACKOFF = redis.backoff.NoBackoff()
+
+
+def test_dedupe_takes_any_iterable(any_server: Server) -> None:
+    """Iterables and async iterables alike, in order."""
+
+    async def stream() -> AsyncIterator[int]:
+        for i in range(2500):
+            yield i % 2000
+
+    async def use(_: Any, f: BloomFilter) -> None:
+        assert [item async for item in f.dedupe(stream())] == list(range(2000))
+        mixed: list[int | str] = [1, "new", 2]
+        assert [item async for item in f.dedupe(mixed)] == ["new"]
+
+    with_filter(any_server, use)
+
+
+def test_a_second_event_loop_is_told_what_to_do(any_server: Server) -> None:
+    """While the first loop is open the filter belongs to it."""
+    client = redis.asyncio.Redis(unix_socket_path=any_server.socket)
+    f = BloomFilter(client, "loops", capacity=100, error_rate=0.01)
+    first = asyncio.new_event_loop()
+    first.run_until_complete(f.add("a"))
+
+    async def second() -> bool:
+        with pytest.raises(RuntimeError, match="with_client"):
+            await f.add("b")
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as other:
+            return await f.with_client(other).add("a")
+
+    assert asyncio.run(second()) is False
+    first.run_until_complete(client.aclose())
+    first.close()
+
+
+def test_one_loop_after_the_other(any_server: Server) -> None:
+    """A filter whose client was closed with its loop goes on in the next."""
+    client = redis.asyncio.Redis(unix_socket_path=any_server.socket)
+    f = BloomFilter(client, "loops-in-turn", capacity=100, error_rate=0.01)
+
+    async def main(item: str) -> bool:
+        async with client:
+            return await f.add(item)
+
+    assert [asyncio.run(main(item)) for item in ("a", "a", "b")] == [True, False, True]
+
+
+def test_valkeys_asyncio_client(any_server: Server) -> None:
+    """The valkey package's asyncio client does as well."""
+
+    async def main() -> list[bool]:
+        client = valkey.asyncio.Valkey(unix_socket_path=any_server.socket)
+        f = BloomFilter(client, "valkey", capacity=100, error_rate=0.01)
+        await client.script_flush()
+        told = await f.add_many(["a", "b", "a"])
+        await client.aclose()
+        return told
+
+    assert asyncio.run(main()) == [True, True, False]
+
+
+def test_a_sync_client_is_refused() -> None:
+    """The message says which class takes it."""
+    with pytest.raises(TypeError, match=r"bloomredis\.BloomFilter"):
+        BloomFilter(redis.Redis(), "f")

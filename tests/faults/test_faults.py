@@ -1,0 +1,302 @@
+"""Servers crash, fail over and misbehave while workers add: each item is new for exactly one of them.
+
+Each scenario runs on every real server at once, in a process for each, since they mostly wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import bloomredis.asyncio
+from bloomredis import BloomFilter, OutcomeUnknownError
+from tests.support.crew import DOUBTLESS, PATIENCE, Crew, Seat
+from tests.support.losing import LosingProxy, losing
+from tests.support.racing import SPAWN
+from tests.support.servers import Server, binaries, running
+
+BINARIES = binaries()
+REAL = sorted(BINARIES)
+KILLS = 20
+FAILOVERS = 6
+STORM_SECONDS = float(os.environ.get("BLOOMREDIS_STORM_SECONDS", "60"))
+SIZE: dict[str, Any] = {"capacity": 500_000, "error_rate": 1e-9}
+
+
+@dataclass(frozen=True)
+class Report:
+    """How it went on one server."""
+
+    server: str
+    answered: int
+    misled: dict[str, int]  # items, and how many workers were told that they were new, if not one
+    missing: list[str]  # items that were answered and are not in the filter
+    done: dict[str, int]
+    errors: dict[str, int]
+
+
+Scenario = Callable[..., Report]
+
+
+def everywhere(scenario: Scenario, servers: Sequence[str] = REAL) -> list[Report]:
+    """Return what a scenario reports of each server; an error that nobody expects is raised."""
+    with ProcessPoolExecutor(len(servers), SPAWN) as pool:
+        return list(pool.map(scenario, servers))
+
+
+def seats(at: dict[str, Any], **options: Any) -> dict[str, Seat]:
+    """Return filter objects of several kinds, over clients of their own for the server that is there."""
+    never = Retry(NoBackoff(), 0)
+    options |= SIZE
+    made: dict[str, Any] = {
+        "default": BloomFilter(redis.Redis(**at), "seen", **options),
+        "impatient": BloomFilter(redis.Redis(**at, socket_timeout=0.03), "seen", **options),
+        "unretried": BloomFilter(redis.Redis(**at, retry=never), "seen", **options),
+        "coalesced": BloomFilter(redis.Redis(**at, retry=never), "seen", coalesce=True, **options),
+        "batches": BloomFilter(redis.Redis(**at, retry=never), "seen", **options),
+    }
+    for each in made.values():
+        patiently(each.reserve)
+    made["tasks"] = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(**at), "seen", **options)
+    return {name: Seat(name, each, uses_tokens=name != "coalesced") for name, each in made.items()}
+
+
+def patiently(call: Callable[[], object]) -> None:
+    """Make a call that leaves no doubt until it succeeds."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with suppress(*DOUBTLESS):
+            call()
+            return
+    raise TimeoutError(f"{call} does not succeed")
+
+
+@contextmanager
+def crew_at_work(at: dict[str, Seat]) -> Iterator[Crew]:
+    """Let threads, tasks and batches add until the block ends, and wait for the last answers."""
+    crew = Crew()
+    try:
+        for name in ("default", "impatient", "unretried", "coalesced"):
+            crew.threads(at[name], 4 if name == "coalesced" else 2)
+        crew.batches(at["batches"], 1)
+        crew.tasks(at["tasks"], 8)
+        yield crew
+    finally:
+        crew.stop()
+
+
+def missing(crew: Crew, server: Server) -> list[str]:
+    """Return what was answered and is not in the filter."""
+    answered = crew.answered()
+    with server.client() as client:
+        there = BloomFilter.open(client, "seen").contains_many(answered)
+    return [item for item, found in zip(answered, there, strict=True) if not found]
+
+
+def report(name: str, crew: Crew, lost: list[str], done: dict[str, int]) -> Report:
+    return Report(name, len(crew.answered()), crew.misled(), lost, done, dict(crew.errors))
+
+
+def crashes(name: str, *, retry_safe: bool = True) -> Report:
+    """Kill the server and start it again; with appendfsync always, what it has answered is on disk."""
+    options = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
+    with running(BINARIES[name], *options) as server:
+        with crew_at_work(seats({"unix_socket_path": server.socket}, retry_safe=retry_safe)) as crew:
+            for _ in range(KILLS):
+                crew.wait_for(200)
+                server.stop(signal.SIGKILL)
+                server.start()
+            crew.wait_for(200)
+        return report(name, crew, missing(crew, server), {"SIGKILL": KILLS})
+
+
+class Pair:
+    """A primary and its replica, which takes over when the primary is killed."""
+
+    def __init__(self, binary: str, stack: ExitStack) -> None:
+        self._binary = binary
+        self._stack = stack
+        self.primary = self._start()
+        self.attach()
+
+    def _start(self) -> Server:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = str(probe.getsockname()[1])
+        options = ("--bind", "127.0.0.1", "--port", port, "--save", "", "--repl-diskless-sync-delay", "0")
+        return self._stack.enter_context(running(self._binary, *options))
+
+    def attach(self) -> None:
+        """Give the primary a fresh replica, and wait until that has everything."""
+        self.replica = self._start()
+        with self.replica.client() as client:
+            client.replicaof("127.0.0.1", self.primary.options[3])
+            deadline = time.monotonic() + 20
+            while client.info("replication")["master_link_status"] != "up":
+                assert time.monotonic() < deadline, "the replica does not reach its primary"
+                time.sleep(0.005)
+
+    def fail_over(self) -> None:
+        """Kill the primary; the replica is what is left."""
+        self.primary.stop(signal.SIGKILL)
+        self.primary = self.replica
+        with self.primary.client() as client:
+            client.execute_command("REPLICAOF", "NO", "ONE")
+
+
+def failovers(name: str, *, retry_safe: bool = True) -> Report:
+    """Kill the primary and go on with its replica, with min_replicas=1, then with a replica of that."""
+    lost = []
+    with ExitStack() as stack:
+        pair = Pair(BINARIES[name], stack)
+        address = {"unix_socket_path": pair.primary.socket}
+        at = seats(address, min_replicas=1, replica_timeout=0.2, retry_safe=retry_safe)
+        with crew_at_work(at) as crew:
+            for _ in range(FAILOVERS):
+                crew.wait_for(300)
+                pair.fail_over()
+                lost += missing(crew, pair.primary)
+                for seat in at.values():
+                    kind: Any = redis.asyncio if seat.name == "tasks" else redis
+                    seat.switch(kind.Redis(unix_socket_path=pair.primary.socket))
+                pair.attach()
+            crew.wait_for(300)
+        return report(name, crew, lost + missing(crew, pair.primary), {"failover": FAILOVERS})
+
+
+def storm(name: str, *, seconds: float = STORM_SECONDS, retry_safe: bool = True) -> Report:
+    """Do what a server, its administrator and the network may do, at random."""
+    six = b"v=6." in subprocess.run([BINARIES[name], "--version"], capture_output=True, check=True).stdout
+    allow = () if six else ("--enable-debug-command", "yes")
+    with running(BINARIES[name], "--save", "", *allow) as server, losing(server.socket, share=0) as proxy:
+        with crew_at_work(seats({"port": proxy.port}, retry_safe=retry_safe)) as crew:
+            done = chaos(server, proxy, time.monotonic() + seconds, seed=REAL.index(name))
+        return report(name, crew, missing(crew, server), done)
+
+
+def chaos(server: Server, proxy: LosingProxy, until: float, seed: int) -> dict[str, int]:
+    """Do one mischief after the other until that time; return how often each was done."""
+    with server.client() as admin:
+        mischief: dict[str, Callable[[], object]] = {
+            "SCRIPT FLUSH": admin.script_flush,
+            "CLIENT KILL": lambda: admin.execute_command("CLIENT", "KILL", "TYPE", "normal"),
+            "CLIENT PAUSE ALL": lambda: admin.execute_command("CLIENT", "PAUSE", 50, "ALL"),
+            "CLIENT PAUSE WRITE": lambda: admin.execute_command("CLIENT", "PAUSE", 50, "WRITE"),
+            "DEBUG SLEEP": lambda: admin.execute_command("DEBUG", "SLEEP", "0.05"),
+            "reset": proxy.reset,
+        }
+        dice, done = random.Random(seed), dict.fromkeys(mischief, 0)
+        while time.monotonic() < until:
+            name = dice.choice(list(mischief))
+            mischief[name]()
+            done[name] += 1
+            time.sleep(dice.uniform(0, 0.1))  # the pace of the mischief, nothing waits for it
+    return done
+
+
+NAMES = ("crashes", "failovers", "storm")
+
+
+@pytest.mark.parametrize("scenario", [crashes, failovers, storm], ids=NAMES)
+def test_no_answer_is_wrong_or_forgotten(scenario: Scenario) -> None:
+    """Each item is new for one worker, and those that were answered are in the filter, whatever happens."""
+    for each in everywhere(scenario):
+        print(each)  # noqa: T201 - shown where it fails
+        assert (each.misled, each.missing) == ({}, [])
+        assert 500 < each.answered < SIZE["capacity"]
+        assert all(each.done.values())
+        assert each.errors["OutcomeUnknownError"] > 10
+
+
+@pytest.mark.parametrize("scenario", [crashes, failovers, partial(storm, seconds=5)], ids=NAMES)
+def test_the_faults_mislead_those_without_receipts(scenario: Scenario) -> None:
+    """The faults are real: where calls are not safe to send again, nobody is told that an item is new."""
+    (each,) = everywhere(partial(scenario, retry_safe=False), ["valkey-9"])
+    assert each.misled
+    assert set(each.misled.values()) == {0}
+    assert each.missing == []
+
+
+SMALL: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
+
+
+def test_equal_items_of_a_lost_batch_have_one_winner(any_server: Server) -> None:
+    """Two tasks add the same item in one batch, whose reply is lost; asked again it is new for one."""
+
+    async def main() -> list[bool]:
+        never = redis.asyncio.retry.Retry(NoBackoff(), 0)
+        with losing(any_server.socket, share=0) as proxy:
+            async with redis.asyncio.Redis(port=proxy.port, retry=never) as client:
+                f = bloomredis.asyncio.BloomFilter(client, "seen", **SMALL)
+                await f.reserve()
+                proxy.share = 1
+                adds = (f.add(item) for item in ("goes alone", "twice", "twice"))
+                _, *errors = await asyncio.gather(*adds, return_exceptions=True)
+                proxy.share = 0
+                tokens = [error.token for error in errors if isinstance(error, OutcomeUnknownError)]
+                return [await f.add("twice", token=token) for token in tokens]
+
+    assert sorted(asyncio.run(main())) == [False, True]
+
+
+def test_an_answer_is_owed_to_one_caller(any_server: Server) -> None:
+    """One caller has the token; another one that adds the item on the same object gets ahead of it."""
+    with losing(any_server.socket, share=0) as proxy:
+        client = redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0))
+        f = BloomFilter(client, "seen", **SMALL)
+        f.reserve()
+        proxy.share = 1
+        with pytest.raises(OutcomeUnknownError) as caught:
+            f.add("a")
+        proxy.share = 0
+        assert [f.add("a"), f.add("a", token=caught.value.token)] == [True, False]
+
+
+def test_already_there_waits_for_replicas_too() -> None:
+    """Where nothing is new for the caller, it still relies on what another one has just written."""
+    with ExitStack() as stack:
+        pair = Pair(BINARIES["valkey-9"], stack)
+        f = BloomFilter(pair.primary.client(), "seen", min_replicas=1, replica_timeout=0.1, **SMALL)
+        patiently(f.reserve)
+        assert pair.replica.process
+        pair.replica.process.send_signal(signal.SIGSTOP)
+        assert BloomFilter(pair.primary.client(), "seen", **SMALL).add("a")
+        with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas"):
+            f.add("a")
+
+
+def test_a_refused_wait_does_not_undo_the_write(server: Server) -> None:
+    """A user who may not wait is not told that the write was refused: it is in doubt."""
+    with server.client() as admin:
+        admin.acl_setuser(
+            "hasty", enabled=True, nopass=True, keys=["*"], commands=["-wait"], categories=["+@all"]
+        )
+        with server.client(username="hasty") as client:
+            f = BloomFilter(client, "seen", min_replicas=1, **SMALL)
+            f._operations._stored.handle = opened(BloomFilter(admin, "seen", **SMALL))
+            with pytest.raises(OutcomeUnknownError, match="wait") as caught:
+                f.add("a")
+        admin.acl_deluser("hasty")
+        assert BloomFilter(admin, "seen", **SMALL).add("a", token=caught.value.token)
+
+
+def opened(f: BloomFilter) -> Any:
+    """Return what an object knows that has opened the filter."""
+    f.reserve()
+    return f._operations._stored.handle

@@ -1,0 +1,51 @@
+"""Of any number of concurrent callers exactly one is told True."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+import redis
+
+from bloomredis import BloomFilter
+from tests.support.racing import flushing_scripts, race_processes, race_threads, winners
+from tests.support.servers import Server
+
+ITEMS = [f"https://example.org/page/{i}" for i in range(20_000)]
+
+
+def adds_all(url: str, items: Sequence[str], worker: int, *, batch: int) -> list[bool]:
+    """Add all items, one by one or in batches; return what this worker was told."""
+    with redis.Redis.from_url(url) as client:
+        f = BloomFilter(client, "race", capacity=100_000, error_rate=1e-9)
+        if batch == 1:
+            return [f.add(item) for item in items]
+        return [
+            new for start in range(0, len(items), batch) for new in f.add_many(items[start : start + batch])
+        ]
+
+
+@pytest.mark.parametrize("batch", [1, 100])
+def test_eight_processes_have_one_winner_an_item(server: Server, batch: int) -> None:
+    """20,000 items, every process adds all of them, SCRIPT FLUSH runs in a loop beside them."""
+    with server.client() as client, flushing_scripts(client) as flushes:
+        told = race_processes(partial(adds_all, batch=batch), server.url, ITEMS, 8)
+        assert flushes() > 100
+    assert winners(told, ITEMS) == {1: len(ITEMS)}
+
+
+def test_threads_have_one_winner_an_item(client: redis.Redis) -> None:
+    """Threads that share one filter object race as fairly as processes."""
+    f = BloomFilter(client, "race", capacity=10_000, error_rate=1e-9)
+    items = ITEMS[:500]
+    told = race_threads(lambda worker: [f.add(item) for item in items], 8)
+    assert winners(told, items) == {1: len(items)}
+
+
+def test_creation_has_one_winner(server: Server) -> None:
+    """Filters that are created by many at once are one filter."""
+    f = [BloomFilter(server.client(), "race", capacity=1000, error_rate=0.01) for _ in range(8)]
+    race_threads(lambda worker: [f[worker].add(f"{worker}")], 8)
+    assert f[0].info().count == 8
+    assert len({each.info().generation for each in f}) == 1

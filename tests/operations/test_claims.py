@@ -1,0 +1,360 @@
+"""Claims: held by one worker at a time, committed once, free again when a lease runs out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing.process
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import bloomredis.asyncio
+from bloomredis import (
+    BatchInterruptedError,
+    BloomFilter,
+    ClaimLostError,
+    FilterLostError,
+    OutcomeUnknownError,
+)
+from tests.support.losing import losing
+from tests.support.racing import SPAWN, race_threads
+from tests.support.servers import Server, binaries, running
+
+
+def make(bloom: Any, client: redis.Redis, **options: Any) -> Any:
+    return bloom(client, "seen", capacity=10_000, error_rate=1e-9, **options)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition, with a deadline."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def run(bloom: Any, claim: Any, call: str, *args: Any) -> None:
+    """Call a method of a claim of either driver."""
+    bloom.wait(getattr(claim, call)(*args))
+
+
+def test_an_item_is_held_by_one(bloom: Any, client: redis.Redis) -> None:
+    """The first claim is claimed and true, the second busy and false."""
+    f = make(bloom, client)
+    first, second = f.claim("a"), f.claim("a")
+    assert (first.item, first.state, bool(first)) == ("a", "claimed", True)
+    assert (second.item, second.state, bool(second)) == ("a", "busy", False)
+    assert not f.contains("a")
+
+
+def test_a_commit_puts_the_item_in(bloom: Any, client: redis.Redis) -> None:
+    """From then on it is in the filter, done for everybody, and no claim is left."""
+    f = make(bloom, client)
+    claim = f.claim("a")
+    run(bloom, claim, "commit")
+    assert claim.state == "done"
+    assert f.contains("a")
+    assert f.claim("a").state == "done"
+    assert not f.add("a")
+    assert f.info().count == 1
+    assert not client.keys("*claim*")
+
+
+def test_a_commit_of_what_is_done_does_nothing(bloom: Any, client: redis.Redis) -> None:
+    """Neither twice by one worker, nor where another did it."""
+    f = make(bloom, client)
+    claim = f.claim("a")
+    run(bloom, claim, "commit")
+    run(bloom, claim, "commit")
+    done = f.claim("a")
+    run(bloom, done, "commit")
+    assert f.info().count == 1
+
+
+def test_a_release_gives_the_item_back(bloom: Any, client: redis.Redis) -> None:
+    """Another worker may claim it at once; the claim that gave it up cannot be committed."""
+    f = make(bloom, client)
+    claim = f.claim("a")
+    run(bloom, claim, "release")
+    assert claim.state == "released"
+    assert f.claim("a").state == "claimed"
+    with pytest.raises(ClaimLostError, match="released"):
+        run(bloom, claim, "commit")
+
+
+def test_a_lease_runs_out(bloom: Any, client: redis.Redis) -> None:
+    """Another worker claims the item; the late one can neither commit, extend nor release it."""
+    f = make(bloom, client)
+    late, late_too = f.claim("a", lease=0.01), f.claim("b", lease=0.01)
+    until(lambda: not client.keys("*claim*"))
+    again = f.claim("a")
+    assert again.state == "claimed"
+    with pytest.raises(ClaimLostError, match="longer lease"):
+        run(bloom, late, "commit")
+    assert late.state == "lost"
+    assert not f.contains("a")
+    with pytest.raises(ClaimLostError, match="longer lease"):
+        run(bloom, late_too, "extend", 10)
+    run(bloom, late, "release")
+    assert f.claim("a").state == "busy"
+    run(bloom, again, "commit")
+    assert f.contains("a")
+
+
+def test_a_lease_can_be_extended(bloom: Any, client: redis.Redis) -> None:
+    """It lasts so long from the call on."""
+    f = make(bloom, client)
+    claim = f.claim("a", lease=5)
+    run(bloom, claim, "extend", 100)
+    (key,) = client.keys("*claim*")
+    assert 99_000 < client.pttl(key) <= 100_000
+    run(bloom, claim, "commit")
+
+
+@pytest.mark.parametrize("lease", [0, -1, float("nan"), float("inf"), "1", None, True])
+def test_a_bad_lease_is_refused(bloom: Any, client: redis.Redis, lease: Any) -> None:
+    """Before any I/O, with the value seen."""
+    f = make(bloom, client)
+    with pytest.raises((ValueError, TypeError), match=f"lease must be .* not {lease!r}"):
+        f.claim("a", lease=lease)
+    assert not client.exists("seen")
+
+
+def test_a_batch_of_claims(bloom: Any, client: redis.Redis) -> None:
+    """Each in its place; the second of two equal items is busy; more than one script takes."""
+    f = make(bloom, client)
+    f.add("b")
+    f.claim("c")
+    claims = f.claim_many(["a", "b", "c", "a"])
+    assert [claim.state for claim in claims] == ["claimed", "done", "busy", "busy"]
+    many = f.claim_many([f"item-{i}" for i in range(1000)])
+    assert all(many)
+    assert not any(f.claim_many([f"item-{i}" for i in range(1000)]))
+    run(bloom, many[-1], "commit")
+    assert f.contains_many(["item-998", "item-999"]) == [False, True]
+    assert f.claim_many([]) == []
+
+
+def test_a_claim_lives_in_the_filters_slot(bloom: Any, client: redis.Redis) -> None:
+    """Its key has the filter's name for a hash tag, and expires."""
+    f = make(bloom, client)
+    f.claim("a", lease=7)
+    (key,) = client.keys("*claim*")
+    assert key.startswith(b"{seen}:claim:")  # type: ignore[arg-type]  # keys are bytes here
+    assert 6000 < client.pttl(key) <= 7000
+
+
+def test_clear_ends_claims(bloom: Any, client: redis.Redis) -> None:
+    """Of an older generation none can be committed, and none bars a new one."""
+    f = make(bloom, client)
+    old, other = f.claim("a"), f.claim("b")
+    f.clear()
+    assert f.claim("a").state == "claimed"
+    for claim in (old, other):
+        with pytest.raises(ClaimLostError, match="cleared"):
+            run(bloom, claim, "commit")
+    assert f.contains_many(["a", "b"]) == [False, False]
+
+
+def test_a_lost_filter_is_noticed(bloom: Any, client: redis.Redis) -> None:
+    """By a claim and by a commit."""
+    f, g = make(bloom, client), make(bloom, client)
+    claim = f.claim("a")
+    client.delete("seen")
+    with pytest.raises(FilterLostError):
+        run(bloom, claim, "commit")
+    with pytest.raises(FilterLostError):
+        f.claim("b")
+    assert g.claim("b")
+
+
+def test_a_recreated_filter_takes_new_claims(bloom: Any, client: redis.Redis) -> None:
+    """With on_lost="recreate" a claim that meets the loss is on the new filter and can be committed."""
+    f = make(bloom, client, on_lost="recreate")
+    f.add("a")
+    client.delete("seen")
+    claim = f.claim("a")
+    run(bloom, claim, "commit")
+    assert f.contains("a")
+
+
+def test_the_context_manager(client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
+    """It commits on a clean exit, releases on an exception, and does nothing where nothing is held."""
+    f = make(BloomFilter, client)
+    with f.claim("a") as claim:
+        assert claim
+        with f.claim("a") as second:
+            assert not second
+    assert f.contains("a")
+
+    def fails() -> None:
+        with f.claim("b"):
+            raise KeyError("b")
+
+    with pytest.raises(KeyError):
+        fails()
+    assert f.claim("b").state == "claimed"
+    with f.claim("c") as claim:
+        claim.release()
+    assert not f.contains("c")
+
+
+def test_the_async_context_manager(server: Server) -> None:
+    """The same in asyncio, entered without an await or with one."""
+
+    async def main() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", capacity=100, error_rate=0.001)
+            async with f.claim("a") as claim:
+                assert claim
+            async with await f.claim("b") as claim:
+                assert claim
+            assert await f.contains_many(["a", "b"]) == [True, True]
+            with pytest.raises(asyncio.CancelledError):
+                async with f.claim("c"):
+                    raise asyncio.CancelledError
+            assert await f.claim("c")
+
+    asyncio.run(main())
+
+
+def test_a_failed_release_keeps_the_workers_error(caplog: pytest.LogCaptureFixture) -> None:
+    """The exception of the work passes; that the claim was not released is logged."""
+    with running(binaries()["valkey-9"]) as server:
+        f = make(BloomFilter, server.client(retry=Retry(NoBackoff(), 0)))
+
+        def work() -> None:
+            with f.claim("a"):
+                server.stop()
+                raise KeyError("a")
+
+        with caplog.at_level(logging.WARNING, "bloomredis"), pytest.raises(KeyError):
+            work()
+    assert "'a' was not released" in caplog.text
+
+
+def test_threads_claim_each_item_once(server: Server) -> None:
+    """Of 8 threads that claim the same 300 items, one holds each."""
+    items = [f"item-{i}" for i in range(300)]
+
+    def work(_: int) -> list[bool]:
+        f = make(BloomFilter, server.client())
+        return [bool(f.claim(item)) for item in items]
+
+    wins = Counter(sum(answers) for answers in zip(*race_threads(work, 8), strict=True))
+    assert wins == {1: len(items)}
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
+    """One reply in ten is lost: every item is claimed and committed once, and no commit fails."""
+    items = [f"item-{i}" for i in range(500)]
+    with losing(server.socket, share=0.1) as proxy:
+        client = redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), retries))
+        make(BloomFilter, server.client()).reserve()
+        f = make(BloomFilter, client)
+
+        def asked(call: Callable[[], Any]) -> Any:
+            while True:
+                try:
+                    return call()
+                except (OutcomeUnknownError, redis.ConnectionError):
+                    pass
+
+        asked(f.reserve)
+        for item in items:
+            claim = asked(partial(f.claim, item))
+            assert claim.state == "claimed"
+            asked(claim.commit)
+        assert proxy.lost > 50
+    assert make(BloomFilter, server.client()).info().count == len(items)
+
+
+def test_an_interrupted_batch_of_claims(server: Server) -> None:
+    """The error has the claims so far, and the rest is claimed by asking again."""
+    items = [f"item-{i}" for i in range(1000)]
+    with losing(server.socket, share=0.3) as proxy:
+        f = make(BloomFilter, server.client())
+        f.reserve()
+        f = f.with_client(redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)))
+        claims, rest, interruptions = [], items, 0
+        while rest:
+            try:
+                claims += f.claim_many(rest)
+                rest = []
+            except BatchInterruptedError as error:
+                claims += error.results
+                rest = list(error.rest)
+                interruptions += 1
+        assert interruptions
+    assert [claim.item for claim in claims] == items
+    assert all(claims)
+
+
+WORK = [f"job-{i}" for i in range(400)]
+
+
+def work_through(url: str) -> None:
+    """Do what is not done, item by item, as long as there is any."""
+    client = redis.Redis.from_url(url)
+    f = make(BloomFilter, client)
+    dice = random.Random()
+    while rest := [item for item, done in zip(WORK, f.contains_many(WORK), strict=True) if not done]:
+        dice.shuffle(rest)
+        for item in rest:
+            with suppress(ClaimLostError), f.claim(item, lease=0.3) as claim:
+                if claim:
+                    client.rpush("processed", item)
+                    time.sleep(0.005)  # the work, in which it may be killed
+                    claim.commit()
+                    client.rpush("committed", item)
+
+
+def test_killed_workers_lose_no_item(server: Server) -> None:
+    """Workers that hold claims are killed at random: all is processed, and committed exactly once."""
+    dice = random.Random(1)
+
+    def start() -> multiprocessing.process.BaseProcess:
+        worker = SPAWN.Process(target=work_through, args=(server.url,))
+        worker.start()
+        return worker
+
+    with server.client() as client:
+        workers = [start() for _ in range(4)]
+        kills = 0
+        try:
+            while make(BloomFilter, client).info().count < len(WORK):
+                until(partial(_moved, client, client.llen("processed")))
+                place = dice.randrange(len(workers))
+                if dice.random() < 0.2:
+                    workers[place].kill()
+                    workers[place].join()
+                    workers[place] = start()
+                    kills += 1
+            for worker in workers:
+                worker.join(30)
+                assert worker.exitcode == 0
+        finally:
+            for worker in workers:
+                worker.kill()
+        assert kills > 5
+        assert set(client.lrange("processed", 0, -1)) == {item.encode() for item in WORK}
+        assert max(Counter(client.lrange("committed", 0, -1)).values()) == 1
+        assert make(BloomFilter, client).info().count == len(WORK)
+        assert all(make(BloomFilter, client).contains_many(WORK))
+
+
+def _moved(client: redis.Redis, processed: Any) -> bool:
+    done: int = make(BloomFilter, client).info().count
+    return done == len(WORK) or client.llen("processed") > processed

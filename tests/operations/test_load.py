@@ -1,0 +1,259 @@
+"""Bulk load: the same bits as item by item, however the items come and whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from bloomredis import BloomFilter, OutcomeUnknownError
+from bloomredis.bits import encoding
+from bloomredis.bits.bitmap import Bits
+from bloomredis.operations import loading
+from bloomredis.stored import planning
+from tests.operations.test_refusals import attach, replicated
+from tests.support.losing import losing
+from tests.support.servers import Server
+
+ITEMS = [f"item-{i}" for i in range(6000)]
+
+
+def make(bloom: Any, client: redis.Redis, name: str = "seen", **options: Any) -> Any:
+    return bloom(client, name, capacity=20_000, error_rate=0.001, **options)
+
+
+def bits(client: redis.Redis, name: str = "seen") -> Any:
+    return client.getrange(name, 64, -1)
+
+
+@pytest.fixture
+def in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the filter were large: several batches, windows and segments."""
+    for module in ("client", "asyncio"):
+        monkeypatch.setattr(f"bloomredis.{module}.LOAD_ITEMS", 1000)
+    monkeypatch.setattr(loading, "AT_ONCE", 300)
+    monkeypatch.setattr(loading, "SEGMENT_BYTES", 2048)
+    monkeypatch.setattr(loading, "FEWEST_BYTES", 1)
+    monkeypatch.setattr(loading, "DENSE", 100)
+
+
+@pytest.fixture
+def by_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no batch were dense."""
+    monkeypatch.setattr(loading, "DENSE", 1 << 40)
+
+
+@pytest.mark.parametrize("way", [None, "in_small_batches", "by_probes"])
+def test_the_bits_are_those_of_add(
+    bloom: Any, client: redis.Redis, way: str | None, request: pytest.FixtureRequest
+) -> None:
+    """Bit for bit, on top of what is there; the count is exact."""
+    if way:
+        request.getfixturevalue(way)
+    f, g = make(bloom, client), make(bloom, client, "other")
+    for each in (f, g):
+        each.add_many(ITEMS[:500])
+    done: list[int] = []
+    assert f.load(iter([*ITEMS, *ITEMS[:100]]), done.append) == len(ITEMS) + 100
+    assert done[-1] == len(ITEMS) + 100
+    assert done == sorted(set(done))
+    g.add_many(ITEMS)
+    assert bits(client) == bits(client, "other")
+    assert f.info().count == pytest.approx(g.info().count, abs=len(ITEMS) * 0.001)
+    assert not client.keys("*segment*")
+
+
+def test_a_load_can_be_repeated(bloom: Any, client: redis.Redis) -> None:
+    """Nothing changes, the count neither."""
+    f = make(bloom, client)
+    f.load(ITEMS)
+    before = bits(client), f.info().count
+    f.load(reversed(ITEMS))
+    assert (bits(client), f.info().count) == before
+
+
+def test_nothing_to_load(bloom: Any, client: redis.Redis) -> None:
+    """It is 0 items, and the filter is made."""
+    assert make(bloom, client).load([]) == 0
+    assert client.exists("seen")
+
+
+@pytest.mark.parametrize("items", ["text", b"bytes"])
+def test_one_string_is_no_iterable_of_items(bloom: Any, client: redis.Redis, items: Any) -> None:
+    """It would be loaded letter by letter."""
+    with pytest.raises(TypeError, match="not one"):
+        make(bloom, client).load(items)
+
+
+def test_a_bad_item_is_named(bloom: Any, client: redis.Redis) -> None:
+    """With its type, also where a thread hashes it."""
+    with pytest.raises(TypeError, match="float"):
+        make(bloom, client).load(["a", 1.5])
+
+
+SOURCES: dict[str, Callable[[], Any]] = {
+    "text of numpy": lambda: np.array(ITEMS),
+    "bytes of numpy": lambda: np.array(ITEMS, dtype="S"),
+    "objects of numpy": lambda: np.array(ITEMS, dtype=object),
+    "a column of pandas": lambda: pd.Series(ITEMS, index=range(len(ITEMS), 0, -1)),
+    "an array of Arrow": lambda: pa.array(ITEMS),
+    "a chunked array of Arrow": lambda: pa.chunked_array([ITEMS[:7], ITEMS[7:]]),
+    "a generator": lambda: (item for item in ITEMS),
+    "a set": lambda: set(ITEMS),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_of_items(source: str, any_server: Server, in_small_batches: None) -> None:
+    """Arrays and columns give the same bits as a list."""
+    with any_server.client() as client:
+        assert make(BloomFilter, client).load(SOURCES[source]()) == len(ITEMS)
+        make(BloomFilter, client, "other").load(ITEMS)
+        assert bits(client) == bits(client, "other")
+
+
+@pytest.mark.parametrize(
+    "numbers", [np.arange(5000), pd.Series(range(5000)), pa.array(range(5000)), range(5000)]
+)
+def test_numbers_are_their_decimal_text(numbers: Any, any_server: Server) -> None:
+    """As everywhere, whatever holds them."""
+    with any_server.client() as client:
+        f = make(BloomFilter, client)
+        f.load(numbers)
+        assert all(f.contains_many([str(i) for i in range(5000)]))
+        assert f.info().count == pytest.approx(5000, abs=5)
+
+
+def test_an_async_source(server: Server) -> None:
+    """An async iterable is loaded by the asyncio filter."""
+    import asyncio
+
+    import redis.asyncio
+
+    import bloomredis.asyncio
+
+    async def source() -> AsyncIterator[str]:
+        for item in ITEMS:
+            yield item
+
+    async def main() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
+            f = make(bloomredis.asyncio.BloomFilter, client)  # type: ignore[arg-type]  # of the same kind
+            assert await f.load(source()) == len(ITEMS)
+            assert all(await f.contains_many(ITEMS))
+
+    asyncio.run(main())
+
+
+def test_others_may_add_meanwhile(server: Server, in_small_batches: None) -> None:
+    """No bit of theirs is lost, nor of the load."""
+    others = [f"other-{i}" for i in range(3000)]
+    stop = threading.Event()
+
+    def add() -> None:
+        f = make(BloomFilter, server.client())
+        for item in itertools.islice(itertools.cycle(others), 20_000):
+            f.add(item)
+            if stop.is_set():
+                return
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    f = make(BloomFilter, server.client())
+    for _ in range(5):
+        f.load(ITEMS)
+    stop.set()
+    thread.join()
+    f.add_many(others)
+    assert all(f.contains_many([*ITEMS, *others]))
+    assert f.info().count == pytest.approx(len(ITEMS) + len(others), rel=0.01)
+
+
+def test_a_lost_reply_loses_nothing(server: Server, in_small_batches: None) -> None:
+    """After any number of interruptions a load that is called again ends with every item in."""
+    with losing(server.socket, share=0.01) as proxy:
+        f = make(BloomFilter, server.client())
+        f.reserve()
+        f = f.with_client(redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), 0)))
+        interruptions = 0
+        while True:
+            try:
+                assert f.load(ITEMS) == len(ITEMS)
+                break
+            except (OutcomeUnknownError, redis.ConnectionError):
+                interruptions += 1
+        assert interruptions
+    assert all(make(BloomFilter, server.client()).contains_many(ITEMS))
+
+
+def test_a_segment_is_replicated_once() -> None:
+    """The temporaries stay out of the stream, and the replica has the same bits."""
+    with replicated() as (primary, replica), primary.client() as client, replica.client() as other:
+        attach(primary, replica)
+        f = BloomFilter(client, "seen", capacity=200_000, error_rate=0.01)
+        f.reserve()
+        size = f.info().size_bytes
+        info: Any = client.info("replication")
+        f.load(f"item-{i}" for i in range(200_000))
+        after: Any = client.info("replication")
+        assert after["master_repl_offset"] - info["master_repl_offset"] < 1.1 * size + 2000
+        client.wait(1, 5000)
+        assert bits(other) == bits(client)
+        assert client.dbsize() == other.dbsize() == 2  # the filter and the receipt of its count
+
+
+@pytest.mark.parametrize("name", planning.NAMES)
+@pytest.mark.parametrize("count", [1, 2, 500])
+@pytest.mark.parametrize("kinds", [1, 3, 400])
+def test_the_new_items_of_a_batch(
+    name: str, count: int, kinds: int, in_small_batches: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An item is new if it was not there before and has no equal before it, also when it is sent twice."""
+    monkeypatch.setattr(loading, "DENSE", 0)
+    dice = random.Random(count * kinds)
+    layout = planning.plan(name, 10_000, 1e-4)
+    there, drawn = Bits(layout), [f"item-{dice.randrange(kinds)}" for _ in range(count)]
+    there.add_many([f"item-{i}" for i in range(0, kinds, 3)])
+    load = loading.Load(layout, encoding)
+    load.take(drawn)
+    for _ in range(2):
+        for segment in load.segments():
+            load.before(segment, there.bytes[segment.first : segment.first + len(segment.data)])
+    assert load.finish() == len(set(drawn) - {f"item-{i}" for i in range(0, kinds, 3)})
+    assert load.items == 0
+
+
+@pytest.mark.parametrize("capacity", [100_000, 10_000_000])
+def test_a_batch_keeps_less_than_the_filter_has(capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many items are read; and no more bytes are sent for an item than three times what is kept."""
+    monkeypatch.setattr(loading, "FEWEST_BYTES", 100_000)
+    layout = planning.plan("blocked", capacity, 1e-2)
+    load, size = loading.Load(layout, encoding), layout.num_bits // 8
+    numbers = itertools.count()
+    while not load.is_full:
+        load.take([str(i) for i in itertools.islice(numbers, 16_384)])
+    kept = 10 * load.items
+    assert size / 3 < kept < size + 10 * 16_384
+
+
+def test_a_filter_that_is_too_large_is_loaded_probe_by_probe(
+    any_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bits would take too much memory here."""
+    monkeypatch.setattr(loading, "MOST_BYTES", 10)
+    with any_server.client() as client:
+        f = make(BloomFilter, client)
+        client.config_resetstat()
+        assert f.load(ITEMS) == len(ITEMS)
+        assert all(f.contains_many(ITEMS))
+        assert "cmdstat_bitop" not in client.info("commandstats")

@@ -1,0 +1,177 @@
+"""Copies of a filter in this process: snapshots, and the local cache."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bloomredis import BloomFilter, FilterLostError, LocalFilter
+from bloomredis.bits.bitmap import Bits
+from bloomredis.stored import planning
+from tests.support.servers import Server
+
+ITEMS = [f"item-{i}" for i in range(3000)]
+
+
+def make(bloom: Any, client: redis.Redis, **options: Any) -> Any:
+    return bloom(client, "seen", capacity=10_000, error_rate=0.001, **options)
+
+
+def calls(client: redis.Redis) -> int:
+    """Return how many scripts the server has run."""
+    stats: Any = client.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
+
+
+@given(items=st.lists(st.text(st.characters(codec="utf-8"))), others=st.lists(st.binary()))
+def test_one_and_many_agree(items: list[str], others: list[bytes]) -> None:
+    """Set and tested one by one or together, the bits are the same ones."""
+    layout = planning.plan("classic", 100, 0.01)
+    one, many = Bits(layout), Bits(layout)
+    encoded = [item.encode() for item in items]
+    for item in encoded:
+        one.add(item)
+    if encoded:
+        many.add_many(encoded)
+    assert one.bytes == many.bytes
+    asked = [*encoded, *others]
+    assert many.has_many(asked).tolist() == [one.has(item) for item in asked]
+
+
+def test_a_snapshot_answers_as_the_filter_did(bloom: Any, client: redis.Redis) -> None:
+    """Item by item and in batches, without the server; what is added later is not in it."""
+    f = make(bloom, client)
+    f.add_many(ITEMS[:1500])
+    snapshot = f.snapshot()
+    assert isinstance(snapshot, LocalFilter)
+    expected = f.contains_many(ITEMS)
+    info = f.info()
+    f.add_many(ITEMS)
+    assert snapshot.contains_many(ITEMS) == expected
+    assert [snapshot.contains(item) for item in ITEMS[:50]] == expected[:50]
+    assert ITEMS[0] in snapshot
+    assert snapshot.info() == info
+    assert snapshot.contains_many([]) == []
+
+
+def test_a_snapshot_of_many_pieces(any_server: Server) -> None:
+    """A filter larger than what one script reads is copied whole."""
+    with any_server.client() as client:
+        f = BloomFilter(client, "large", capacity=1_000_000, error_rate=0.001)
+        f.add_many(ITEMS)
+        snapshot = f.snapshot()
+        assert snapshot.info() == f.info()
+        assert all(snapshot.contains_many(ITEMS))
+
+
+def test_a_snapshot_pickles(any_server: Server) -> None:
+    """So it can be sent to other processes."""
+    with any_server.client() as client:
+        f = make(BloomFilter, client)
+        f.add("a")
+        copy = pickle.loads(pickle.dumps(f.snapshot()))  # noqa: S301 - just made
+        assert copy.contains_many(["a", "b"]) == [True, False]
+
+
+def test_a_snapshot_of_a_lost_filter_is_refused(bloom: Any, client: redis.Redis) -> None:
+    """A filter that is gone is not an empty one."""
+    f = make(bloom, client)
+    f.add("a")
+    client.delete("seen")
+    with pytest.raises(FilterLostError):
+        f.snapshot()
+
+
+def test_known_items_need_no_server(bloom: Any, server: Server) -> None:
+    """What was added or found is answered from the copy, alone and in batches, by add and contains."""
+    with server.client() as client:
+        f = make(bloom, client, local_cache=True, local_cache_check=100)
+        assert all(f.add_many(ITEMS[:10]))
+        assert f.add("alone")
+        before = calls(client)
+        assert not f.add(ITEMS[0])
+        assert f.contains("alone")
+        assert f.add_many([*ITEMS[:10], "alone"]) == [False] * 11
+        assert f.contains_many(ITEMS[:10]) == [True] * 10
+        assert calls(client) == before
+
+
+def test_unknown_items_are_asked_about(bloom: Any, client: redis.Redis) -> None:
+    """In a batch of known and unknown ones each answer is in its place; equal ones are new once."""
+    f, other = make(bloom, client, local_cache=True), make(bloom, client)
+    f.add_many(["a", "b"])
+    other.add("c")
+    assert f.contains_many(["x", "a", "c", "b"]) == [False, True, True, True]
+    assert f.add_many(["a", "d", "c", "d", "b", "e"]) == [False, True, False, False, False, True]
+    assert f.contains_many(["d", "e", "f"]) == [True, True, False]
+
+
+def test_the_cache_answers_as_the_server_does(bloom: Any, client: redis.Redis) -> None:
+    """Over a stream with repeats, mixed calls, and another client that adds meanwhile."""
+    f, plain = (
+        make(bloom, client, local_cache=True),
+        bloom(client, "plain", capacity=10_000, error_rate=0.001),
+    )
+    other, plain_other = make(bloom, client), bloom(client, "plain", capacity=10_000, error_rate=0.001)
+    for i in range(400):
+        item = ITEMS[i * 7 % 40]
+        assert f.add(item) == plain.add(item)
+        batch = [ITEMS[(i * j) % 60] for j in range(5)]
+        assert f.add_many(batch) == plain.add_many(batch)
+        assert other.add(ITEMS[i]) == plain_other.add(ITEMS[i])
+        assert f.contains_many(ITEMS[i : i + 5]) == plain.contains_many(ITEMS[i : i + 5])
+
+
+def test_what_others_added_is_read(bloom: Any, server: Server) -> None:
+    """Sooner or later their items need no server either."""
+    with server.client() as client:
+        make(bloom, client).add_many(ITEMS)
+        f = make(bloom, client, local_cache=True, local_cache_check=100)
+        deadline = time.monotonic() + 20
+        while not all(f._operations.known(item) for item in ITEMS):
+            f.add(f"another-{time.monotonic()}")
+            assert time.monotonic() < deadline
+        before = calls(client)
+        assert f.add_many(ITEMS) == [False] * len(ITEMS)
+        assert calls(client) == before
+
+
+def test_a_clear_by_another_is_noticed_within_the_check(bloom: Any, client: redis.Redis) -> None:
+    """Until then the copy answers; from then on the loss is raised."""
+    f = make(bloom, client, local_cache=True, local_cache_check=0.2)
+    f.reserve()
+    begin = time.monotonic()
+    f.add("a")
+    make(bloom, client).clear()
+
+    def ask() -> None:
+        while True:
+            assert not f.add("a")
+            assert time.monotonic() < begin + 5
+
+    with pytest.raises(FilterLostError):
+        ask()
+    assert time.monotonic() >= begin + 0.2
+
+
+def test_ones_own_clear_empties_the_copy(bloom: Any, client: redis.Redis) -> None:
+    """And so do delete() and reserve()."""
+    f = make(bloom, client, local_cache=True, local_cache_check=100)
+    for empty in (f.clear, f.delete):
+        assert f.add("a")
+        assert not f.add("a")
+        empty()
+    assert f.add_many(["a"]) == [True]
+
+
+@pytest.mark.parametrize("check", [0, -1, "1", None])
+def test_a_bad_check_is_refused(check: Any) -> None:
+    """Before any I/O, with the value seen."""
+    with pytest.raises((ValueError, TypeError), match=f"local_cache_check must be .* not {check!r}"):
+        BloomFilter(redis.Redis(), "f", local_cache=True, local_cache_check=check)

@@ -1,0 +1,192 @@
+"""What a filter does when the server refuses, loses the filter, or has too few replicas."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BloomFilter, FilterLostError, OutcomeUnknownError, ServerRefusedError
+from tests.support.servers import Server, binaries, running
+
+
+def make(bloom: Any, client: redis.Redis, **options: Any) -> Any:
+    return bloom(client, "seen", capacity=1000, error_rate=0.001, **options)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition, with a deadline."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_out_of_memory_is_explained(bloom: Any, server: Server) -> None:
+    """The add is refused with advice and changes nothing, reads go on, and afterwards it is new."""
+    with server.client() as client:
+        f = make(bloom, client)
+        f.add("a")
+        client.config_set("maxmemory", "1")
+        try:
+            for call, argument in ((f.add, "b"), (f.add_many, ["b", "c"])):
+                with pytest.raises(ServerRefusedError, match="maxmemory") as caught:
+                    call(argument)
+                assert caught.value.word == "OOM"
+            assert f.contains_many(["a", "b"]) == [True, False]
+        finally:
+            client.config_set("maxmemory", "0")
+        assert f.add_many(["b", "c"]) == [True, True]
+
+
+@pytest.mark.parametrize("denied", ["-evalsha", "-setrange"])
+def test_a_missing_permission_is_explained(bloom: Any, server: Server, denied: str) -> None:
+    """Of the script's call, and of a command inside it, of which the servers do not say the word."""
+    with server.client() as admin:
+        f = make(bloom, admin)
+        f.add("a")
+        admin.acl_setuser("default", enabled=True, nopass=True, categories=["+@all"], commands=[denied])
+        try:
+            with pytest.raises(ServerRefusedError, match="ACL") as caught:
+                f.add("b")
+        finally:
+            admin.acl_setuser("default", enabled=True, nopass=True, categories=["+@all"])
+        assert caught.value.word == "NOPERM"
+        assert f.add("b")
+
+
+@pytest.mark.parametrize("login", [{"username": "somebody", "password": "hunter2"}, {}])
+def test_a_failed_login_is_explained(bloom: Any, server: Server, login: dict[str, str]) -> None:
+    """The error says what to do and does not print the password."""
+    with server.client() as admin:
+        admin.acl_setuser("somebody", enabled=True, passwords=["+right"], keys=["*"], categories=["+@all"])
+        admin.acl_setuser("default", enabled=True, reset_passwords=True, passwords=["+right"])
+        try:
+            f = make(bloom, server.client(retry=None, **login))
+            with pytest.raises(ServerRefusedError, match="password") as caught:
+                f.add("a")
+            assert caught.value.word == "NOAUTH"
+            assert "hunter2" not in str(caught.value)
+        finally:
+            admin.acl_setuser("default", enabled=True, nopass=True, categories=["+@all"])
+            admin.acl_deluser("somebody")
+
+
+@pytest.mark.parametrize("lose", ["delete", "clear"])
+def test_a_lost_filter_is_made_anew(
+    bloom: Any, client: redis.Redis, lose: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With on_lost="recreate" calls go on, and a warning is logged."""
+    f = make(bloom, client, on_lost="recreate")
+    f.add("a")
+    getattr(make(bloom, client), lose)()
+    with caplog.at_level(logging.WARNING, "bloomredis"):
+        assert f.add_many(["a", "b"]) == [True, True]
+    assert "seen" in caplog.text
+    assert f.contains("a")
+
+
+def test_a_callable_decides_about_a_loss(bloom: Any, client: redis.Redis) -> None:
+    """It is given the error; if it returns the filter goes on, if it raises the caller gets that."""
+    told: list[FilterLostError] = []
+    f = make(bloom, client, on_lost=told.append)
+    f.add("a")
+    client.delete("seen")
+    assert f.add("a")
+    assert [type(error) for error in told] == [FilterLostError]
+
+    def refuse(error: FilterLostError) -> None:
+        raise KeyError(str(error))
+
+    g = make(bloom, client, on_lost=refuse)
+    g.add("b")
+    client.delete("seen")
+    with pytest.raises(KeyError, match="vanished"):
+        g.add("b")
+    assert not client.exists("seen")
+
+
+@pytest.mark.parametrize("on_lost", ["ignore", None, 1])
+def test_a_bad_on_lost_is_refused(on_lost: Any) -> None:
+    """Before any I/O, with the value seen."""
+    with pytest.raises(ValueError, match=f"not {on_lost!r}"):
+        BloomFilter(redis.Redis(), "f", capacity=10, error_rate=0.1, on_lost=on_lost)
+    with pytest.raises(ValueError, match="capacity and error_rate"):
+        BloomFilter(redis.Redis(), "f", on_lost="recreate")
+
+
+def test_an_evicted_filter_is_noticed(server: Server) -> None:
+    """Under allkeys-lru memory pressure drops the filter; the next call says so."""
+    with server.client() as client:
+        f = make(BloomFilter, client)
+        f.add("a")
+        used = client.info("memory")["used_memory"]
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        client.config_set("maxmemory", used + (1 << 20))
+        try:
+            for i in range(2000):
+                client.set(f"filler-{i}", b"x" * 10_000)
+                if not client.exists("seen"):
+                    break
+            with pytest.raises(FilterLostError, match="evicted"):
+                f.add("a")
+        finally:
+            client.config_set("maxmemory", "0")
+            client.config_set("maxmemory-policy", "noeviction")
+
+
+@contextmanager
+def replicated() -> Iterator[tuple[Server, Server]]:
+    """A primary on a free loopback port, and a server that can become its replica."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    binary = binaries()["redis-8"]
+    options = ("--bind", "127.0.0.1", "--port", port, "--save", "", "--repl-diskless-sync-delay", "0")
+    with running(binary, *options) as primary, running(binary) as replica:
+        yield primary, replica
+
+
+def attach(primary: Server, replica: Server) -> None:
+    with replica.client() as client:
+        client.replicaof("127.0.0.1", primary.options[3])
+        until(lambda: client.info("replication")["master_link_status"] == "up")
+
+
+def test_a_write_waits_for_replicas(bloom: Any) -> None:
+    """With none it is in doubt; asked again with one it is as new as it was, and the replica has it."""
+    with replicated() as (primary, replica), primary.client() as client, replica.client() as other:
+        make(bloom, client).reserve()
+        f = make(bloom, client, min_replicas=1, replica_timeout=0.1)
+        f._operations._stored._accept(f._operations._stored.read(_describe(client)).header)
+        with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas") as caught:
+            f.add("a")
+        attach(primary, replica)
+        f = make(bloom, client, min_replicas=1, replica_timeout=10)
+        assert f.add("a", token=caught.value.token)
+        assert f.add_many(["b", "a"]) == [True, False]
+        assert BloomFilter.open(other, "seen").contains_many(["a", "b"]) == [True, True]
+
+
+def test_a_replica_is_read_only(bloom: Any) -> None:
+    """Reads are answered by a replica, a write is refused with the way out."""
+    with replicated() as (primary, replica), primary.client() as client, replica.client() as other:
+        make(bloom, client).add("a")
+        attach(primary, replica)
+        f = bloom.open(other, "seen")
+        assert f.contains("a")
+        with pytest.raises(ServerRefusedError, match="primary") as caught:
+            f.add("b")
+        assert caught.value.word == "READONLY"
+
+
+def _describe(client: redis.Redis) -> Any:
+    from bloomredis.protocol import scripts
+
+    return client.eval(scripts.load("describe").text, 1, "seen")

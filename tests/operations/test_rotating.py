@@ -1,0 +1,296 @@
+"""A filter that forgets: an item stays at least the window and at most one slice longer."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bloomredis import FilterLostError, FilterMismatchError, OutcomeUnknownError, RotatingBloomFilter
+from tests.protocol.test_receipts import Losing
+from tests.support.racing import race_threads, winners
+from tests.support.servers import Server
+
+KIND = "RotatingBloomFilter"
+SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-9, "window": 2.0}
+SLICE = 0.5
+SHORT: dict[str, Any] = {**SIZE, "window": 0.4}
+
+
+def make(client: Any, **options: Any) -> RotatingBloomFilter:
+    return RotatingBloomFilter(client, **{"name": "seen"} | SIZE | options)
+
+
+def wait_until(true: Callable[[], bool], patience: float = 20.0) -> None:
+    deadline = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)  # polling a condition, with a deadline
+
+
+class Clock:
+    """The time that a fake server has."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_700_000_000.0
+        monkeypatch.setattr(time, "time", lambda: self.now)
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """A clock that stands still until a test moves it."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield Clock(monkeypatch)
+
+
+@pytest.fixture
+def fake() -> Any:
+    """A client of a server whose time is that of the process."""
+    return fakeredis.FakeRedis(server=fakeredis.FakeServer())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    slices=st.integers(1, 5),
+    steps=st.lists(
+        st.tuples(st.sampled_from([0.0, 0.001, 0.3, 0.5, 0.9, 2.0, 2.5, 3.1, 7.0]), st.integers(0, 9)),
+        max_size=40,
+    ),
+)
+def test_every_answer_follows_from_the_clock(slices: int, steps: list[tuple[float, int]]) -> None:
+    """An item is there from its slice to the end of the one that is `slices` later, idle or not."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        clock = Clock(monkeypatch)
+        f = RotatingBloomFilter(
+            fakeredis.FakeRedis(server=fakeredis.FakeServer()), "seen", slices=slices, **SIZE
+        )
+        width = -(-2_000_000 // slices)
+        added: dict[int, int] = {}
+        for advance, item in steps:
+            clock.now += advance
+            now = round(clock.now * 1_000_000) // width
+            there = {item for item, at in added.items() if at + slices >= now}
+            assert f.contains_many(range(10)) == [number in there for number in range(10)]
+            assert f.add(item) == (item not in there)
+            if item not in there:
+                added[item] = now
+
+
+def test_a_clock_that_goes_back(clock: Clock, fake: Any) -> None:
+    """What was added stays at least as long as by the later time, and nothing is added twice."""
+    f = make(fake)
+    assert f.add("a")
+    clock.now -= 10
+    assert not f.add("a")
+    assert f.add("b")
+    clock.now += 11.9
+    assert f.contains("a")
+
+
+def test_what_is_over_vanishes_by_itself(client: redis.Redis, bloom: Any) -> None:
+    """The server has no key left, although nobody calls, and the next call goes on."""
+    f = bloom(client, "seen", kind=KIND, **SHORT)
+    f.add_many(["a", "b"])
+    wait_until(lambda: client.dbsize() == 0)
+    assert not f.contains("a")
+    assert f.info().layers == ()
+    assert f.add_many(["a", "c", "a"]) == [True, True, False]
+
+
+def test_open_after_the_end(client: redis.Redis, bloom: Any) -> None:
+    """An object that was opened knows how to make the filter anew."""
+    make(client, **SHORT).add("a")
+    f = bloom.open(client, "seen", kind=KIND)
+    wait_until(lambda: client.dbsize() == 0)
+    assert f.add("a")
+    assert f.info().capacity == 1000
+
+
+def begin_another(f: Any) -> None:
+    """Add items until one of them begins a layer."""
+    newest = f.info().layers[0].created_at
+    wait_until(lambda: f.add(f"{time.monotonic()}") and f.info().layers[0].created_at != newest)
+
+
+def test_slices_are_layers(client: redis.Redis, bloom: Any) -> None:
+    """`info` has one for each slice in which something was added, the newest first."""
+    f = bloom(client, "seen", kind=KIND, **SIZE | {"capacity": 100_000, "window": 4, "slices": 20})
+    for number in range(3):
+        f.add(f"{number}")
+        begin_another(f)
+    info = f.info()
+    assert 4 <= len(info.layers) <= 22
+    begun = [layer.created_at for layer in info.layers]
+    assert begun == sorted(begun, reverse=True)
+    assert info.count == sum(layer.count for layer in info.layers)
+    assert (info.capacity, info.error_rate) == (100_000, 1e-9)
+    assert 0 < info.ttl <= 4.2
+
+
+def test_a_burst_gets_more_layers(client: redis.Redis, bloom: Any) -> None:
+    """All items of a window may come in one slice: each layer has its share, and the rate holds."""
+    f = bloom(client, "seen", kind=KIND, capacity=4000, error_rate=0.01, window=60, slices=4)
+    new = f.add_many(f"in-{i}" for i in range(4000))
+    layers = f.info().layers
+    assert sum(layer.count for layer in layers) == sum(new)
+    assert max(layer.count for layer in layers) <= 1000
+    assert 4 <= len(layers) <= 5
+    assert all(f.contains_many(f"in-{i}" for i in range(4000)))
+    assert sum(f.contains_many(f"out-{i}" for i in range(20_000))) <= 20_000 * 0.01
+
+
+def test_one_winner_across_slices(client: redis.Redis) -> None:
+    """Threads that begin slices together tell each item new once a window."""
+    filters = [make(client) for _ in range(4)]
+    items = [f"{i}" for i in range(400)]
+    told = race_threads(lambda worker: [filters[worker].add(item) for item in items], 4)
+    assert winners(told, items) == {1: 400}
+
+
+def test_duplicates_do_not_prolong(client: redis.Redis) -> None:
+    """An item that is seen again and again is new once it was added a window and a slice ago."""
+    f = make(client, **SHORT)
+    f.reserve()
+    sent = time.monotonic()
+    assert f.add("a")
+    told = asked = time.monotonic()
+    while not f.add("a"):
+        assert asked - told <= 0.5
+        asked = time.monotonic()
+    assert time.monotonic() - sent >= 0.4
+
+
+def test_a_lost_reply(client: redis.Redis) -> None:
+    """The item is new for the one who asks again, and receipts last no longer than items."""
+    losing = Losing(client)
+    f = make(losing, window=60)
+    f.add("x")
+    losing.lose = ["lost"]
+    with pytest.raises(OutcomeUnknownError) as caught:
+        f.add("a")
+    assert f.add("a", token=caught.value.token)
+    short = make(losing, name="short")
+    short.add("a")
+    assert all(0 < client.pttl(key) <= 2500 for key in client.keys("{short}*"))
+
+
+def test_claims(client: redis.Redis, bloom: Any) -> None:
+    """What is committed is done for a window."""
+    f = bloom(client, "seen", kind=KIND, **SIZE | {"window": 1})
+    claim = f.claim("a")
+    bloom.wait(claim.commit())
+    assert f.claim("a").state == "done"
+    wait_until(lambda: f.claim("a").state == "claimed")
+
+
+@pytest.mark.parametrize("lost", ["seen", "{seen}:layer:0"])
+def test_a_loss_is_told_from_the_end(client: redis.Redis, bloom: Any, lost: str) -> None:
+    """A key that is gone before its time is a lost filter."""
+    f = bloom(client, "seen", kind=KIND, **SIZE | {"window": 3600})
+    f.add("a")
+    client.delete(lost)
+    with pytest.raises(FilterLostError):
+        f.contains("a")
+    f.clear()
+    assert f.add("a")
+
+
+def test_other_parameters_are_refused(client: redis.Redis) -> None:
+    """Window and slices have to be those that are stored."""
+    make(client, slices=4).add("a")
+    for other in ({"window": 3}, {"slices": 2, "window": 2}, {"capacity": 2}, {"error_rate": 0.1}):
+        with pytest.raises(FilterMismatchError, match=next(iter(other))):
+            make(client, **other).add("a")
+    assert not make(client, window=timedelta(seconds=2)).add("a")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"window": 0},
+        {"window": -1},
+        {"window": "1"},
+        {"window": float("inf")},
+        {"slices": 0},
+        {"slices": 65},
+        {"slices": 2.0},
+        {"capacity": 0},
+        {"error_rate": 2},
+    ],
+)
+def test_bad_arguments(bad: dict[str, Any]) -> None:
+    """They are refused without a server."""
+    with pytest.raises((ValueError, TypeError)):
+        make(None, **bad)
+
+
+def test_expire_has_no_use(client: redis.Redis) -> None:
+    """It is refused before any I/O."""
+    with pytest.raises(TypeError, match="by itself"):
+        make(client).expire(5)
+
+
+@dataclass
+class Watch:
+    """Adds items at random times to a filter, and compares each answer with the times of its request."""
+
+    f: RotatingBloomFilter
+    window: float
+    sent: dict[str, float] = field(default_factory=dict)  # when the add was sent, and when it was answered
+    told: dict[str, float] = field(default_factory=dict)
+    kept: int = 0
+    gone: int = 0
+
+    def add(self, items: list[str]) -> None:
+        before = time.monotonic()
+        assert all(self.f.add_many(items))
+        after = time.monotonic()
+        self.sent |= dict.fromkeys(items, before)
+        self.told |= dict.fromkeys(items, after)
+
+    def look(self) -> None:
+        """Ask about those whose time is near: they are there until the window's end, and not later."""
+        now = time.monotonic()
+        near = [
+            item
+            for item, told in self.told.items()
+            if self.window - 0.2 < now - told < self.window + SLICE + 0.2
+        ]
+        before = time.monotonic()
+        answers = self.f.contains_many(near)
+        after = time.monotonic()
+        for item, there in zip(near, answers, strict=True):
+            if after <= self.sent[item] + self.window:
+                self.kept += 1
+                assert there, f"gone {after - self.sent[item]:.3f} s after it was added"
+            elif before >= self.told[item] + self.window + SLICE:
+                self.gone += 1
+                assert not there, f"there {before - self.told[item]:.3f} s after it was added"
+
+
+def test_at_least_and_at_most(server: Server) -> None:
+    """10,000 items at random times, with idle gaps, watched around both limits; nothing is left behind."""
+    generator = random.Random(2)
+    with server.client() as client:
+        watch = Watch(make(client, capacity=20_000), 2.0)
+        for burst in range(2):
+            for part in range(100):
+                watch.add([f"{burst}-{part}-{i}" for i in range(generator.randrange(10, 91))])
+                watch.look()
+                time.sleep(generator.random() * 0.03)  # the random times
+            idle = time.monotonic() + (2.9 if burst else 1.3)
+            while time.monotonic() < idle:  # no add
+                watch.look()
+        assert len(watch.told) > 9_000
+        assert watch.kept > 10_000
+        assert watch.gone > 10_000
+        wait_until(lambda: client.dbsize() == 0)

@@ -1,0 +1,356 @@
+"""A filter that grows by itself: one winner an item, one new layer each time, whoever meets the limit."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import redis
+
+import bloomredis
+from bloomredis import (
+    BatchInterruptedError,
+    BloomFilter,
+    FilterFullError,
+    FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
+    OutcomeUnknownError,
+    ScalingBloomFilter,
+)
+from tests.protocol.test_receipts import Losing
+from tests.support.racing import flushing_scripts, race_processes, race_threads, winners
+from tests.support.servers import Server
+
+SINGLE = 10_000
+KIND = "ScalingBloomFilter"
+SIZE: dict[str, Any] = {"capacity": 100, "error_rate": 1e-6}
+
+
+def make(client: Any, **options: Any) -> ScalingBloomFilter:
+    return ScalingBloomFilter(client, "seen", **SIZE | options)
+
+
+def items(count: int, prefix: str = "item") -> list[str]:
+    return [f"{prefix}-{i}" for i in range(count)]
+
+
+def full(f: Any) -> list[int]:
+    """Return how many items each layer has, the oldest first."""
+    return [layer.count for layer in reversed(f.info().layers)]
+
+
+@pytest.mark.parametrize("layout", ["blocked", "classic"])
+def test_layers_are_filled_one_after_the_other(client: redis.Redis, bloom: Any, layout: str) -> None:
+    """No layer takes more than its capacity, none is left before, and the answers are exact all along."""
+    f = bloom(client, "seen", kind=KIND, layout=layout, **SIZE)
+    batch = items(900)
+    assert f.add_many([*batch, "item-0"]) == [True] * 900 + [False]
+    assert [f.add(item) for item in ("item-5", "item-899", "one")] == [False, False, True]
+    assert f.contains_many([*batch, "two"]) == [True] * 900 + [False]
+    assert full(f) == [100, 200, 400, 201]
+    info = f.info()
+    assert (info.count, info.capacity, info.error_rate, info.layout) == (901, 1500, 1e-6, layout)
+    assert [layer.capacity for layer in info.layers] == [800, 400, 200, 100]
+
+
+def test_one_by_one(client: redis.Redis, bloom: Any) -> None:
+    """A single add that meets a full layer is answered in the same call."""
+    f = bloom(client, "seen", kind=KIND, **SIZE)
+    assert [f.add(item) for item in items(301)] == [True] * 301
+    assert full(f) == [100, 200, 1]
+
+
+def test_who_knows_fewer_layers_learns_of_them_in_the_same_call(client: redis.Redis, bloom: Any) -> None:
+    """Whatever its first call since then is."""
+    calls: dict[str, Callable[[Any], Any]] = {
+        "contains": lambda f: f.contains("item-899"),
+        "contains_many": lambda f: f.contains_many(["item-899", "item-1"]) == [True, True],
+        "add": lambda f: not f.add("item-899"),
+        "add_many": lambda f: f.add_many(["item-899", "item-1"]) == [False, False],
+        "claim": lambda f: f.claim("item-899").state == "done",
+        "info": lambda f: len(f.info().layers) == 4,
+        "expire": lambda f: not f.expire(100),
+    }
+    stale: dict[str, Any] = {name: bloom(client, "seen", kind=KIND, **SIZE) for name in calls}
+    for f in stale.values():
+        f.add("item-0")
+    make(client).add_many(items(900))
+    assert {name: call(stale[name]) for name, call in calls.items()} == dict.fromkeys(calls, True)
+
+
+def test_threads_at_the_limit_begin_one_layer(client: redis.Redis) -> None:
+    """However many meet a full layer at once, and nobody adds to the one before."""
+    filters = [make(client) for _ in range(8)]
+    batch = items(1000)
+    told = race_threads(lambda worker: [filters[worker].add(item) for item in batch], 8)
+    assert winners(told, batch) == {1: 1000}
+    assert full(filters[0]) == [100, 200, 400, 300]
+
+
+def test_a_layer_that_filled_up_meanwhile(client: redis.Redis) -> None:
+    """A batch of which one part finds room goes on in the next layer."""
+    f, other = make(client), make(client)
+    f.add_many(items(90))
+    assert other.add_many(items(120)) == [False] * 90 + [True] * 30
+    assert full(f) == [100, 20]
+
+
+@pytest.mark.parametrize("fate", ["lost", "never"])
+def test_a_lost_reply_and_a_layer_later(client: redis.Redis, fate: str) -> None:
+    """The answer owed is found although the item is packed for more layers than when it was sent."""
+    losing = Losing(client)
+    f = make(losing)
+    f.add_many(items(90))
+    losing.lose = [fate]
+    with pytest.raises(OutcomeUnknownError) as one:
+        f.add("a")
+    losing.lose = [fate]
+    with pytest.raises(BatchInterruptedError) as many:
+        f.add_many(["b", "item-0", "c"])
+    make(client).add_many(items(500))
+    assert f.add("a", token=one.value.token)
+    assert many.value.results + f.add_many(many.value.rest) == [True, False, True]
+    assert not any(f.add_many(["a", "b", "c"]))
+
+
+def test_a_call_that_comes_twice_across_a_limit(client: redis.Redis) -> None:
+    """What is re-sent after the layer is full, and another begun, is answered from its receipt."""
+    losing = Losing(client)
+    f = make(losing)
+    f.add_many(items(99))
+    losing.sent.clear()
+    assert f.add("a")
+    sent = losing.sent[-1]
+    make(client).add_many(items(200, "more"))
+    assert losing.execute_command(*sent) == 1
+
+
+def test_a_claim_outlives_a_new_layer(client: redis.Redis, bloom: Any) -> None:
+    """It is committed into whatever layer is the newest, and done for everybody."""
+    f = bloom(client, "seen", kind=KIND, **SIZE)
+    claims = f.claim_many(["a", "b", "item-0"])
+    make(client).add_many(items(500))
+    bloom.wait(claims[0].commit())
+    assert f.contains_many(["a", "b"]) == [True, False]
+    assert [claim.state for claim in f.claim_many(["a", "b", "item-0"])] == ["done", "busy", "done"]
+    assert full(f) == [100, 200, 201]
+
+
+def test_a_commit_into_a_full_layer(client: redis.Redis) -> None:
+    """It begins the next one."""
+    f = make(client)
+    claim = f.claim("a")
+    f.add_many(items(100))
+    claim.commit()
+    assert full(f) == [100, 1]
+
+
+def test_open_reads_everything(client: redis.Redis, bloom: Any) -> None:
+    """Growth goes on with the parameters that are stored."""
+    made = make(client, expansion=3, tightening_ratio=0.25, layout="classic")
+    made.add_many(items(150))
+    f = bloom.open(client, "seen", kind=KIND)
+    assert f.add_many(items(600)) == [False] * 150 + [True] * 450
+    assert [layer.capacity for layer in f.info().layers] == [900, 300, 100]
+    assert [layer.error_rate for layer in f.info().layers] == [1e-6 * 0.75 * 0.25**j for j in (2, 1, 0)]
+    with pytest.raises(FilterNotFoundError):
+        bloom.open(client, "nothing", kind=KIND)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"capacity": 101},
+        {"error_rate": 1e-5},
+        {"expansion": 3},
+        {"tightening_ratio": 0.6},
+        {"layout": "classic"},
+    ],
+)
+def test_other_parameters_are_refused(client: redis.Redis, other: dict[str, Any]) -> None:
+    """Before any item is touched, with what is stored and what was wanted."""
+    make(client, layout="blocked").add("a")
+    (name,) = other
+    with pytest.raises(FilterMismatchError, match=rf"{name} .*ScalingBloomFilter\.open"):
+        make(client, **other).add("b")
+
+
+def test_kinds_are_not_mixed_up(client: redis.Redis, bloom: Any) -> None:
+    """Each class refuses what another one made, and says which."""
+    make(client)
+    make(client).reserve()
+    BloomFilter(client, "plain", **SIZE).reserve()
+    client.set("text", "x")
+    client.rpush("list", "x")
+    with pytest.raises(FilterMismatchError, match="that of a ScalingBloomFilter"):
+        bloom.open(client, "seen")
+    for kind, name in ((KIND, "plain"), ("RotatingBloomFilter", "seen"), (KIND, "text"), (KIND, "list")):
+        with pytest.raises(FilterMismatchError):
+            bloom.open(client, name, kind=kind)
+    with pytest.raises(FilterMismatchError):
+        make(client).with_client(client) and ScalingBloomFilter(client, "plain", **SIZE).add("a")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"capacity": 0},
+        {"error_rate": 1.0},
+        {"expansion": 0},
+        {"expansion": 1.5},
+        {"expansion": True},
+        {"tightening_ratio": 0},
+        {"tightening_ratio": 1},
+        {"tightening_ratio": "x"},
+        {"layout": "other"},
+        {"ttl": 0},
+        {"on_lost": "x"},
+        {"min_replicas": -1},
+    ],
+)
+def test_bad_arguments(bad: dict[str, Any]) -> None:
+    """They are refused without a server."""
+    with pytest.raises((ValueError, TypeError)):
+        make(None, **bad)
+
+
+def test_emptied_and_deleted_as_a_whole(client: redis.Redis, bloom: Any) -> None:
+    """Nothing but receipts stays, the time of expiry does, and others notice."""
+    f, other = (bloom(client, "seen", kind=KIND, ttl=1000, **SIZE) for _ in range(2))
+    f.add_many(items(900))
+    other.add("x")
+    f.clear()
+    assert f.info().count == 0
+    assert len(client.keys("seen")) + len(client.keys("*layer*")) == 2
+    assert 990 < f.info().ttl <= 1000
+    with pytest.raises(FilterLostError):
+        other.add("x")
+    assert f.add_many(items(900)) == [True] * 900
+    assert f.delete()
+    assert not f.delete()
+    assert not client.keys("seen")
+    assert not client.keys("*layer*")
+
+
+def test_every_key_expires(client: redis.Redis, bloom: Any) -> None:
+    """Also those of layers that are begun later."""
+    f = bloom(client, "seen", kind=KIND, ttl=1000, **SIZE)
+    f.add_many(items(250))
+    f.expire(50)
+    f.add_many(items(900))
+    keys = [*client.keys("seen"), *client.keys("*layer*")]
+    assert len(keys) == 5
+    assert all(0 < client.pttl(key) <= 50_000 for key in keys)
+
+
+@pytest.mark.parametrize("lost", ["seen", "{seen}:layer:0", "{seen}:layer:2", "{seen}:layer:3"])
+def test_a_lost_key_is_a_lost_filter(client: redis.Redis, bloom: Any, lost: str) -> None:
+    """Whichever it is; it is told until somebody takes notice, and after clear() all is well."""
+    f = bloom(client, "seen", kind=KIND, **SIZE)
+    f.add_many(items(900))
+    client.delete(lost)
+    for call in (f.add, f.contains, f.add):
+        with pytest.raises(FilterLostError, match=r"clear\(\)"):
+            call("item-1")
+    f.clear()
+    assert f.add_many(items(900)) == [True] * 900
+
+
+@pytest.mark.parametrize("lost", ["seen", "{seen}:layer:0", "{seen}:layer:3"])
+def test_a_lost_filter_is_made_anew(client: redis.Redis, bloom: Any, lost: str) -> None:
+    """If the caller said so; no bit of the lost one is taken for one of the new."""
+    f = bloom(client, "seen", kind=KIND, on_lost="recreate", **SIZE)
+    f.add_many(items(900))
+    client.delete(lost)
+    assert f.add_many(items(900)) == [True] * 900
+    assert full(f) == [100, 200, 400, 200]
+
+
+def test_it_can_be_full(client: redis.Redis) -> None:
+    """Where no stricter layer is possible the item is refused and nothing is lost."""
+    f = make(client, capacity=1, error_rate=1e-55, tightening_ratio=1e-4)
+    added: list[bool] = []
+    with pytest.raises(FilterFullError, match="'seen' is full"):
+        added += [f.add(item) for item in items(9)]
+    with pytest.raises(BatchInterruptedError) as stopped:
+        f.add_many(items(9))
+    assert isinstance(stopped.value.__cause__, FilterFullError)
+    there = f.contains_many(items(9))
+    assert stopped.value.results == [False] * sum(there)
+    assert there == [True] * sum(there) + [False] * (9 - sum(there))
+    assert 1 < sum(there) < 9
+
+
+def test_what_cannot_follow_a_new_layer(client: redis.Redis) -> None:
+    """Queued calls and copies are refused before any I/O."""
+    f = make(client)
+    with pytest.raises(TypeError, match="add_many"):
+        f.queue_add(client.pipeline(), "a")
+    with pytest.raises(TypeError, match="several"):
+        f.snapshot()
+
+
+def test_load_and_dedupe(client: redis.Redis, bloom: Any) -> None:
+    """They go through as many layers as it takes."""
+    f = bloom(client, "seen", kind=KIND, **SIZE)
+    assert f.load(items(2000)) == 2000
+    assert list(f.dedupe([*items(2000), *items(1500, "x")])) == items(1500, "x")
+    assert full(f) == [100, 200, 400, 800, 1600, 400]
+
+
+def adds_half(url: str, every: Sequence[str], worker: int) -> list[bool]:
+    """Add every item that another worker adds too: some one by one, the others in batches, in any order."""
+    half = range(worker // 2, len(every), 2)
+    order = random.Random(worker).sample(half, len(half))
+    told = [False] * len(every)
+    with redis.Redis.from_url(url) as client:
+        f = ScalingBloomFilter(client, "race", capacity=1000, error_rate=1e-3)
+        for place in order[:SINGLE]:
+            told[place] = f.add(every[place])
+        for start in range(SINGLE, len(order), 500):
+            places = order[start : start + 500]
+            for place, new in zip(places, f.add_many([every[place] for place in places]), strict=True):
+                told[place] = new
+    return told
+
+
+@pytest.mark.timeout(300)
+def test_a_million_items_from_four_processes(any_server: Server) -> None:
+    """From a capacity of 1,000: one winner each, the layers that were computed, the rate and the memory.
+
+    Items that are false positives when they are added have no winner; they are within the rate too.
+    """
+    every = items(1_000_000)
+    with any_server.client() as client, flushing_scripts(client):
+        told = race_processes(adds_half, any_server.url, every, 4)
+    won = winners(told, every)
+    assert set(won) <= {0, 1}
+    assert won[0] <= 1_000_000 * 1e-3
+    with any_server.client() as client:
+        f = ScalingBloomFilter.open(client, "race")
+        assert full(f) == [1000 * 2**j for j in range(9)] + [won[1] - 511_000]
+        others = (f.contains_many(items(10_000, f"other-{part}")) for part in range(100))
+        assert sum(map(sum, others)) <= 1_000_000 * 1e-3
+        keys = [key for key in client.scan_iter(count=1000) if b"receipt" not in key]
+        used = sum(client.memory_usage(key, samples=0) or 0 for key in keys)
+        fixed = BloomFilter(client, "fixed", capacity=f.info().capacity, error_rate=1e-3)
+        fixed.reserve()
+        assert used <= 2.2 * (client.memory_usage("fixed", samples=0) or 0)
+        assert len(keys) == 11
+
+
+@pytest.mark.parametrize("kind", [KIND, "RotatingBloomFilter"])
+def test_a_copy_for_another_process(any_server: Server, kind: str) -> None:
+    """It pickles without its client, and goes on with another, which may decode its replies."""
+    own: dict[str, Any] = {"window": 3600} if kind.startswith("Rotating") else {}
+    with any_server.client() as client, any_server.client(decode_responses=True) as decoding:
+        f = getattr(bloomredis, kind)(client, "seen", **SIZE, **own)
+        f.add_many(items(150))
+        copy = pickle.loads(pickle.dumps(f)).with_client(decoding)  # noqa: S301 - its own
+        assert copy.add_many(items(300)) == [False] * 150 + [True] * 150
+        assert copy.info().count == 300
+        assert not f.add("item-299")

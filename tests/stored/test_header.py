@@ -1,0 +1,101 @@
+"""The header is what lua/FORMAT.md says, byte by byte."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bloomredis.bits import classic
+from bloomredis.bits.blocked import Blocked
+from bloomredis.stored import header, planning
+from bloomredis.stored.header import Header
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "format.json").read_text())
+
+
+def as_header(fields: dict[str, Any]) -> Header:
+    return Header(**{**fields, "generation": bytes.fromhex(fields["generation"])})
+
+
+@pytest.mark.parametrize("case", VECTORS["headers"])
+def test_golden_headers(case: dict[str, Any]) -> None:
+    """Each vector packs to its bytes and is read back from them."""
+    assert as_header(case["fields"]).pack().hex() == case["hex"]
+    assert header.parse(bytes.fromhex(case["hex"])) == as_header(case["fields"])
+
+
+@pytest.mark.parametrize("case", VECTORS["offsets"])
+def test_golden_offsets(case: dict[str, Any]) -> None:
+    """Each item has the offsets of its vector."""
+    layout = classic.Classic(num_bits=case["num_bits"], num_hashes=case["num_hashes"])
+    assert layout.offsets(bytes.fromhex(case["item"])) == case["offsets"]
+
+
+@pytest.mark.parametrize("case", VECTORS["blocks"])
+def test_golden_blocks(case: dict[str, Any]) -> None:
+    """So has each item in the blocked layout."""
+    layout = Blocked(case["num_bits"], case["num_hashes"], case["blocks_per_item"])
+    assert layout.offsets(bytes.fromhex(case["item"])) == case["offsets"]
+
+
+GOOD = bytes.fromhex(VECTORS["headers"][0]["hex"])
+BLOCKED = bytes.fromhex(next(c["hex"] for c in VECTORS["headers"] if c["fields"]["num_bits"] == 49664))
+
+
+@pytest.mark.parametrize(
+    ("at", "byte", "complaint"),
+    [
+        (0, 0x00, "begins with"),
+        (6, 2, "version 2"),
+        (7, 9, "layout 9"),
+        (8, 0, "num_hashes 0"),
+        (9, 1, "blocks_per_item 1"),
+        (10, 3, "use ShardedBloomFilter"),
+        (10, 200, "kind 200"),
+        (12, 1, "options"),
+        (16, 1, "num_bits"),
+        (32, 0xFF, "error_rate"),
+    ],
+)
+def test_a_damaged_header_is_refused(at: int, byte: int, complaint: str) -> None:
+    """The message says what is wrong."""
+    with pytest.raises(ValueError, match=complaint):
+        header.parse(GOOD[:at] + bytes([byte]) + GOOD[at + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("at", "byte", "complaint"),
+    [
+        (7, 1, "blocks_per_item 3"),  # that would be classic
+        (8, 26, "num_hashes 26"),  # not the same number in each of 3 blocks
+        (8, 39, "num_hashes 39"),  # 13 in each
+        (9, 0, "blocks_per_item 0"),
+        (9, 2, "blocks_per_item 2"),
+        (10, 1, "that of a ScalingBloomFilter"),
+        (10, 9, "kind 9"),
+        (11, 1, "options"),
+        (22, 0, "num_bits 0"),
+        (23, 1, "num_bits 49665"),
+    ],
+)
+def test_a_damaged_header_of_blocks_is_refused(at: int, byte: int, complaint: str) -> None:
+    """What the blocked layout cannot have is no header of one."""
+    damaged = BLOCKED[:at] + bytes([byte]) + BLOCKED[at + 1 :]
+    with pytest.raises(ValueError, match=complaint):
+        header.parse(damaged)
+
+
+def test_a_layout_is_what_its_header_says() -> None:
+    """The layout that was planned is the one that a stored header is read as."""
+    for name in planning.NAMES:
+        head = planning.new_header(12_345, 1e-7, name)
+        assert planning.stored(header.parse(head.pack())) == planning.plan(name, 12_345, 1e-7)
+
+
+def test_a_short_header_is_refused() -> None:
+    """64 bytes, no fewer."""
+    with pytest.raises(ValueError, match="64 bytes, not 63"):
+        header.parse(GOOD[:63])

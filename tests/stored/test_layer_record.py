@@ -1,0 +1,123 @@
+"""What the root of a stack says: which layers there are, and what the next one is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bloomredis import FilterFullError
+from bloomredis.bits import layered
+from bloomredis.bits.sizing import MAX_BITS
+from bloomredis.stored import planning
+from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "stacks.json").read_text())
+KINDS: dict[str, Any] = {"scaling": ScalingRecord, "rotating": RotatingRecord}
+
+
+def scaling(ratio: float = 0.5) -> ScalingRecord:
+    head = planning.whole(1000, 1e-3, None, ScalingRecord.kind)
+    return ScalingRecord(head=head, expansion=2, tightening_ratio=ratio).complete()
+
+
+def rotating(capacity: int = 1000, slices: int = 4) -> RotatingRecord:
+    head = planning.whole(capacity, 1e-3, None, RotatingRecord.kind)
+    return RotatingRecord(head=head, width=500_000, slices=slices).complete()
+
+
+@pytest.mark.parametrize("root", [scaling(), rotating()])
+def test_a_root_is_read_as_it_was_written(root: Any) -> None:
+    """The bytes hold all of it."""
+    full = replace(root, newest=7, began=(1, 2, 2**50))
+    assert type(root).parse(full.pack()) == full
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v["kind"])
+def test_the_roots_of_the_format(vector: dict[str, Any]) -> None:
+    """The bytes are those that lua/FORMAT.md describes."""
+    root = KINDS[vector["kind"]].parse(bytes.fromhex(vector["root"]))
+    assert root.pack().hex() == vector["root"]
+    assert root.newest == vector["newest"]
+    assert list(root.began) == vector["begun"]
+    assert root.parameters == vector["parameters"]
+    assert [layer.pack().hex()[:96] for layer in root.layers()] == vector["layers"]
+
+
+@pytest.mark.parametrize(
+    ("at", "byte", "complaint"),
+    [
+        (0, 0, "begins with"),
+        (10, 0, "that of a BloomFilter, not of a ScalingBloomFilter"),
+        (10, 2, "that of a RotatingBloomFilter"),
+        (64, 0xFF, "tightening_ratio"),
+        (79, 0, "expansion 0"),
+        (87, 0, "3 layers, of which the newest is number 0"),
+    ],
+)
+def test_a_damaged_root_is_refused(at: int, byte: int, complaint: str) -> None:
+    """What no version wrote is no root."""
+    data = bytearray(replace(scaling(), newest=2, began=(1, 2, 3)).pack())
+    data[at] = byte
+    with pytest.raises(ValueError, match=complaint):
+        ScalingRecord.parse(bytes(data))
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.8, 0.9])
+def test_the_rates_of_all_layers_stay_below_the_configured_one(ratio: float) -> None:
+    """They are p(1 - r)r^j, whose sum is p."""
+    root = scaling(ratio=ratio)
+    rates = [root.planned(number).error_rate for number in range(40)]
+    assert rates == [pytest.approx(1e-3 * (1 - ratio) * ratio**j) for j in range(40)]
+    assert sum(rates) < 1e-3
+    assert 0.85 < planning.expected_error_rate(root.planned(9), 1000 * 2**9) / rates[9] < 0.92
+
+
+def test_layers_grow_up_to_what_a_key_can_hold() -> None:
+    """Capacities are n·s^j, and the largest layers are nearly as large as a key can be."""
+    root = scaling()
+    assert [root.planned(number).capacity for number in range(5)] == [1000, 2000, 4000, 8000, 16_000]
+    late = root.planned(30)
+    assert 0.97 * MAX_BITS < late.num_bits <= MAX_BITS
+    assert root.planned(31).capacity < late.capacity
+
+
+def test_a_stack_can_be_full() -> None:
+    """Where a layer would need more hashes than there are, or there are 255, the error says so."""
+    with pytest.raises(FilterFullError, match="hashes"):
+        scaling(ratio=0.0001).planned(60)
+    full = replace(rotating(), newest=300, began=tuple(range(255)))
+    with pytest.raises(FilterFullError, match="255 layers"):
+        full.following()
+
+
+@pytest.mark.parametrize("slices", [1, 4, 24])
+def test_two_windows_of_items_stay_within_the_rate(slices: int) -> None:
+    """However they are spread over layers, the rates of the layers add up to no more than configured."""
+    root = rotating(capacity=2_400_000, slices=slices)
+    layer = root.planned(0)
+    assert layer.capacity == 2_400_000 // slices
+    full, half = (planning.expected_error_rate(layer, layer.capacity // part) for part in (1, 2))
+    assert 2 * slices * full < 1e-3 * 1.01
+    assert 4 * slices * half < 2 * slices * full
+
+
+@given(
+    st.lists(st.text(max_size=20), min_size=1, max_size=30),
+    st.lists(st.tuples(st.integers(1, 5000), st.floats(1e-12, 0.3)), min_size=1, max_size=6),
+    st.sampled_from(planning.NAMES),
+)
+def test_what_is_packed_for_all_layers(items: list[str], sizes: list[tuple[int, float]], name: str) -> None:
+    """It is what is packed for each, one layer after the other, item after item; for one as for many."""
+    made = tuple(planning.plan(name, capacity, error_rate) for capacity, error_rate in sizes)
+    encoded = [item.encode() for item in items]
+    wanted = [b"".join(layer.pack_one(item) for layer in made) for item in encoded]
+    stacked = layered.Layered(made)
+    assert stacked.pack(encoded) == b"".join(wanted)
+    assert [stacked.pack_one(item) for item in encoded] == wanted
+    assert {len(each) for each in wanted} == {stacked.item_bytes}

@@ -1,0 +1,21 @@
+"""The machine has the servers that the other tests are about."""
+
+from __future__ import annotations
+
+from tests.support.servers import Server, binaries
+
+
+def test_three_servers_are_always_there() -> None:
+    """Redis 6.2, Redis 8 and Valkey 9 come with the `dev` extra."""
+    assert {"redis-6.2", "redis-8", "valkey-9"} <= set(binaries())
+
+
+def test_each_is_what_its_name_says(server: Server) -> None:
+    """The version that a server reports is the one that its test id claims."""
+    with server.client() as client:
+        info = client.info("server")
+    name, version = (
+        ("valkey", info["valkey_version"]) if "valkey_version" in info else ("redis", info["redis_version"])
+    )
+    claims = [claimed for claimed, path in binaries().items() if path == server.binary]
+    assert any(f"{name}-{version}".startswith(claimed) or claimed == "redis-debian" for claimed in claims)

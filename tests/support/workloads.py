@@ -1,0 +1,155 @@
+"""Ways to add items over connections that fail, and a program that runs one with whatever redis-py it finds.
+
+`python -m tests.support.workloads WAY NAME PORT WORKERS` prints as JSON what was answered about `ITEMS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import redis
+import redis.asyncio
+
+import bloomredis.asyncio
+from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
+from bloomredis.stored import planning
+
+ITEMS = [f"https://example.org/{i}" for i in range(20_000)]
+TASKS = 32
+SIZE: dict[str, Any] = {"capacity": 50_000, "error_rate": 1e-9}
+PLAIN = """
+local new = 0
+for i = 1, #ARGV do
+  if redis.call('SETBIT', KEYS[1], ARGV[i], 1) == 0 then new = 1 end
+end
+return new
+"""
+
+Answers = list[bool]
+Errors = Counter[str]
+"""The errors that a way was told of, by the names of their classes; any but those caught here ends it."""
+
+
+def opened(client: redis.Redis, name: str, errors: Errors) -> BloomFilter:
+    """Return the filter, open; a connection that is lost before that leaves no doubt."""
+    f = BloomFilter(client, name, **SIZE)
+    while True:
+        try:
+            f.reserve()
+        except redis.ConnectionError as error:
+            errors[type(error).__name__] += 1
+        else:
+            return f
+
+
+def one_by_one(client: redis.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
+    """Add items; where the outcome is unknown ask again, in turns with the token and without."""
+    f = opened(client, name, errors)
+    told = []
+    for number, item in enumerate(items):
+        token = None
+        while True:
+            try:
+                told.append(f.add(item, token=token))
+                break
+            except OutcomeUnknownError as error:
+                errors[type(error).__name__] += 1
+                token = error.token if number % 2 else None
+    return told
+
+
+def in_batches(client: redis.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
+    """Add items 100 at a time; where a batch is interrupted go on with its rest."""
+    f = opened(client, name, errors)
+    told: Answers = []
+    for start in range(0, len(items), 100):
+        rest: Sequence[str] = items[start : start + 100]
+        while rest:
+            try:
+                told += f.add_many(rest)
+                rest = ()
+            except BatchInterruptedError as error:
+                errors[type(error).__name__] += 1
+                told += error.results
+                rest = error.rest
+    return told
+
+
+async def in_tasks(client: redis.asyncio.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
+    """Add items from 32 tasks, whose calls travel together; ask again as `one_by_one` does."""
+    f = bloomredis.asyncio.BloomFilter(client, name, **SIZE)
+    while not f._operations._stored.handle:
+        try:
+            await f.reserve()
+        except redis.ConnectionError as error:
+            errors[type(error).__name__] += 1
+
+    async def work(items: Sequence[str]) -> Answers:
+        return [await add(number, item) for number, item in enumerate(items)]
+
+    async def add(number: int, item: str) -> bool:
+        token = None
+        while True:
+            try:
+                return await f.add(item, token=token)
+            except OutcomeUnknownError as error:
+                errors[type(error).__name__] += 1
+                token = error.token if number % 2 else None
+
+    told = await asyncio.gather(*(work(items[worker::TASKS]) for worker in range(TASKS)))
+    return [answer for answers in told for answer in answers]
+
+
+def without_tokens(client: redis.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
+    """Check and set with a script of one's own; where the connection fails ask again."""
+    layout = planning.plan("classic", **SIZE)
+    script = client.register_script(PLAIN)
+    told = []
+    for item in items:
+        while True:
+            try:
+                told.append(bool(script(keys=[name], args=layout.offsets(item))))
+                break
+            except redis.ConnectionError as error:
+                errors[type(error).__name__] += 1
+    return told
+
+
+Way = Callable[[redis.Redis, str, Sequence[str], Errors], Answers]
+WAYS: dict[str, Way] = {way.__name__: way for way in (one_by_one, in_batches, without_tokens)}
+
+
+def _in_threads(way: Way, name: str, port: int, workers: int, errors: Errors) -> Answers:
+    def work(worker: int) -> Answers:
+        with redis.Redis(port=port) as client:
+            return way(client, name, ITEMS[worker::workers], errors)
+
+    with ThreadPoolExecutor(workers) as pool:
+        return [answer for answers in pool.map(work, range(workers)) for answer in answers]
+
+
+async def _in_a_loop(name: str, port: int, errors: Errors) -> Answers:
+    client = redis.asyncio.Redis(port=port)
+    try:
+        return await in_tasks(client, name, ITEMS, errors)
+    finally:
+        await client.connection_pool.disconnect()
+
+
+def _report(way: str, name: str, port: str, workers: str) -> dict[str, Any]:
+    errors: Errors = Counter()
+    if way == in_tasks.__name__:
+        told = asyncio.run(_in_a_loop(name, int(port), errors))
+    else:
+        told = _in_threads(WAYS[way], name, int(port), int(workers), errors)
+    return {"version": redis.__version__, "told": Counter(map(str, told)), "errors": errors}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_report(*sys.argv[1:])))  # noqa: T201 - what it is for
