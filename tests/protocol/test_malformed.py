@@ -325,8 +325,8 @@ def stacked(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[re
             else RotatingBloomFilter(client, "seen", capacity=40, error_rate=1e-6, window=3600)
         )
         f.add_many(range(25))
-        opened = f._operations._stored.opened
-        root = f._operations._stored.root
+        opened = f._operations._stored.handle
+        root = f._operations._stored.record
         item, extra, first = opened.layout.pack_one(b"x"), list(opened.extra), [opened.identity]
         following = root.following()
         header = following.layer(following.newest).pack()
