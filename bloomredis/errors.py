@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -35,6 +34,13 @@ class FilterFullError(BloomError):
     """A filter of several layers needs another one, and can have no more.  Nothing was added."""
 
 
+class ConnectionFailedError(BloomError):
+    """No reply arrived, and nothing is in doubt: the call changes nothing, or may simply be made again.
+
+    The client's own error is its ``__cause__``.
+    """
+
+
 class ServerRefusedError(BloomError):
     """The server answered, but would not do it; the message says why and what to do about it.
 
@@ -45,6 +51,9 @@ class ServerRefusedError(BloomError):
         super().__init__(message)
         self.word = word
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.args, self.word)
+
 
 class OutcomeUnknownError(BloomError):
     """The call may or may not have been executed: no answer came back, and retries ran out.
@@ -53,12 +62,25 @@ class OutcomeUnknownError(BloomError):
     on the same filter object ``add(item)`` does too.  So does ``remove`` for a call of ``remove``.
     """
 
+    tokens: Sequence[str] = ()  # of all items of the call
+
     def __init__(self, message: str, token: str | None = None) -> None:
         super().__init__(message)
         self.token = token
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (*self.args, self.token)
+
+
+class RefusedOutcomeUnknownError(ServerRefusedError, OutcomeUnknownError):
+    """The server refused the last sending of a call, and an earlier one may have been executed."""
+
+    def __init__(self, message: str, word: str = "", token: str | None = None) -> None:
+        ServerRefusedError.__init__(self, message, word)
+        self.token = token
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.args, self.word, self.token)
 
 
 class BatchInterruptedError(BloomError):
@@ -69,13 +91,17 @@ class BatchInterruptedError(BloomError):
     nothing, even where some of them were executed and the answer did not arrive.
     """
 
-    def __init__(self, message: str, results: list[Any], rest: Sequence[Any]) -> None:
+    def __init__(
+        self, message: str, results: list[Any], rest: Sequence[Any], tokens: Sequence[str | None] = ()
+    ) -> None:
         super().__init__(message)
         self.results = results
         self.rest = rest
+        self.tokens = tokens  # of items of the rest that were sent, in order; shorter than the rest
+        self.answers: Any = None  # with what keeps them, for the operations that a batch is a part of
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (*self.args, self.results, self.rest)
+        return type(self), (*self.args, self.results, self.rest, self.tokens)
 
 
 class ClaimLostError(BloomError):
@@ -83,19 +109,3 @@ class ClaimLostError(BloomError):
 
     Nothing was changed.  Another worker may have the item, or may have done it.
     """
-
-
-@contextmanager
-def interruptible(call: str, answers: list[Any], items: Sequence[Any]) -> Iterator[None]:
-    """Turn what stops a batch into `BatchInterruptedError`, unless no item was touched."""
-    try:
-        yield
-    except Exception as error:
-        if not answers and not isinstance(error, OutcomeUnknownError):
-            raise
-        raise BatchInterruptedError(
-            f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with "
-            f"{call}(error.rest) once the reason is gone: nothing is lost",
-            answers,
-            items[len(answers) :],
-        ) from error

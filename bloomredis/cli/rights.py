@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
-from bloomredis.protocol.keys import beside
+from bloomredis.protocol.keys import auxiliary_prefix
 
 NEEDED: Final = {
     # EVAL and EVALSHA, which cannot be run in a script, are tried by themselves.
@@ -67,7 +67,7 @@ class Rights:
 def rights(client: Any, name: str | None) -> Rights:
     """Try every command on the keys of a filter; without a name, keys are no matter."""
     key = (name or _ANYWHERE).encode()
-    keys = [key, beside(key) + b"doctor:" + secrets.token_hex(8).encode()]
+    keys = [key, auxiliary_prefix(key) + b"doctor:" + secrets.token_hex(8).encode()]
     user = _user(client)
     answers = (_dry(client, user, keys) if user else None) or _tried(client, keys)
     if isinstance(answers, str):

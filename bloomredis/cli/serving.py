@@ -7,7 +7,7 @@ from typing import Final
 
 from bloomredis.cli.facts import Facts
 from bloomredis.cli.findings import Finding, Findings, Severity
-from bloomredis.protocol.keys import beside
+from bloomredis.protocol.keys import auxiliary_prefix
 
 SLOW: Final = 0.005  # seconds
 OLDEST_TESTED: Final = (6, 2)
@@ -102,7 +102,7 @@ def rights(facts: Facts) -> Findings:
             Severity.CRITICAL,
             f"this user may not use all keys of {facts.name!r}; {found.keys}",
             "calls will be refused (NOPERM); receipts and claims are keys beside the filter",
-            f"ACL SETUSER {user} ~{facts.name} ~{beside(str(facts.name).encode()).decode()}*; {_README}",
+            f"ACL SETUSER {user} ~{facts.name} ~{auxiliary_prefix(str(facts.name).encode()).decode()}*; {_README}",
         )
 
 

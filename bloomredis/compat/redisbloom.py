@@ -15,7 +15,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from bloomredis.compat import _murmur2
 from bloomredis.compat._bitmap import Bitmap, reversed_bits
-from bloomredis.protocol.keys import beside
+from bloomredis.protocol.keys import auxiliary_prefix
 
 NOROUND: Final = 1
 ENTS_IS_BITS: Final = 2
@@ -71,7 +71,7 @@ class RedisBloomChain(Bitmap):
 
     def links(self, name: str) -> list[tuple[str, RedisBloom]]:
         """Return the keys and the layouts, the newest first; the oldest has the filter's name."""
-        beginning = beside(name.encode()).decode()
+        beginning = auxiliary_prefix(name.encode()).decode()
         older = len(self.layouts) - 1
         return [
             (f"{beginning}link:{older - i}" if i < older else name, layout)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bloomredis.protocol.replies import NoReply, explained, word_of
+from bloomredis.protocol.replies import Unconfirmed, raise_explained, word_of
 from bloomredis.protocol.scripts import Script, load
 from bloomredis.protocol.steps import AtMostOnce, Command, Op, ReadOnly
 
@@ -40,7 +40,7 @@ def call(
     :param again: it may be sent again where it is not known whether it was executed.
     :raises Refusal: the script refuses.
     :raises ServerRefusedError: the server does.
-    :raises Unanswered: the connection failed, or too few replicas confirmed the write.
+    :raises ConnectionFailedError: no reply came, or too few replicas confirmed the write.
     """
     tail = (len(keys), *keys, *arguments)
     try:
@@ -53,13 +53,20 @@ def call(
             if word_of(error) != "NOSCRIPT":
                 raise
         return (yield from _sent(("EVAL", script.text, *tail), wait, again=again))
-    except NoReply:
-        raise
     except Exception as error:
-        meaning = explained(error)
-        if meaning is error:
-            raise
-        raise meaning from error
+        raise_explained(error)
+
+
+def send(commands: Command | list[Command]) -> Op[Any]:
+    """Send commands that may be sent again; raise the first error that stands among the replies."""
+    try:
+        reply = yield commands
+    except Exception as error:
+        raise_explained(error)
+    for each in reply if isinstance(commands, list) else ():
+        if isinstance(each, Exception):
+            raise_explained(each)
+    return reply
 
 
 def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:
@@ -77,9 +84,9 @@ def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
         raise reply
     for result in (touched, replicas):
         if isinstance(result, Exception):  # which does not undo the write
-            raise NoReply(f"no replica confirmed the write: {result}")
+            raise Unconfirmed(f"no replica confirmed the write: {result}")
     if replicas < wait.replicas:
-        raise NoReply(
+        raise Unconfirmed(
             f"only {replicas} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms"
         )
     return reply

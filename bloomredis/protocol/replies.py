@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
 
-from bloomredis.errors import OutcomeUnknownError, ServerRefusedError
+from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 
 Reply = bytes | str | int
 """What add and contains reply: a number for one item, a string of '0' and '1' for more."""
@@ -20,14 +22,12 @@ class Refusal(Exception):  # noqa: N818 - it is turned into a public error befor
         self.detail = detail
 
 
-class NoReply(Exception):  # noqa: N818 - as above
-    """The call was sent, perhaps, and no answer came."""
+class NotSent(ConnectionFailedError):  # noqa: N818 - callers see its base class
+    """No connection was free: the call was surely not executed."""
 
-    def public(self, name: str, again: str, token: str | None = None) -> OutcomeUnknownError:
-        """Return what the caller is told: what is in doubt, and how to ask again."""
-        return OutcomeUnknownError(
-            f"a call on {name!r} may or may not have been executed ({self}); {again}", token
-        )
+
+class Unconfirmed(ConnectionFailedError):  # noqa: N818 - as above
+    """The write was done, and too few replicas confirmed it."""
 
 
 MISSING: Final = "BLOOMMISSING"
@@ -102,8 +102,11 @@ _WORD: Final = re.compile(
         ]
     )
 )
-DEFINITE: Final = frozenset(("OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS", "CROSSSLOT"))
+NOT_EXECUTED: Final = frozenset(("OOM", "CROSSSLOT"))
 """Refusals that prove that the call was not executed, even if it had been sent before."""
+
+REFUSED_WRITES: Final = frozenset(("READONLY", "NOPERM", "MISCONF", "NOREPLICAS"))
+"""Refusals of this sending, which say nothing about an earlier one."""
 
 
 def word_of(error: Exception) -> str:
@@ -112,7 +115,7 @@ def word_of(error: Exception) -> str:
     Classes are compared by name, since redis and valkey each have their own; a word in the text may
     stand anywhere, since Redis 6.2 puts an error inside a script behind the script's name.
     """
-    names = {kind.__name__ for kind in type(error).__mro__}
+    names = _names(error)
     for name, word in _CLASSES.items():
         if name in names:
             return word
@@ -133,8 +136,16 @@ def explained(error: Exception) -> Exception:
     if word:
         return Refusal(word, str(error).partition(f"{word} ")[2])
     if is_no_reply(error):
-        return NoReply(str(error))
-    return error
+        return ConnectionFailedError(str(error))
+    return NotSent(str(error)) if _names(error) & _UNSENT else error
+
+
+def raise_explained(error: Exception) -> NoReturn:
+    """Raise the error of this library that a client's error means."""
+    meaning = explained(error)
+    if meaning is error:
+        raise error
+    raise meaning from error
 
 
 def flags_of(reply: Reply) -> list[bool]:
@@ -147,8 +158,31 @@ def flags_of(reply: Reply) -> list[bool]:
 
 def is_no_reply(error: Exception) -> bool:
     """Return whether an error says that no answer came."""
-    names = {kind.__name__ for kind in type(error).__mro__}
+    names = _names(error)
     return bool(names & _CONNECTION) and not names & _UNSENT
+
+
+def in_doubt(
+    error: ConnectionFailedError, name: str, advice: str, token: str | None = None
+) -> OutcomeUnknownError:
+    """Return the public error for a lost reply whose outcome matters: how to ask again, by whom."""
+    message = f"a call on {name!r} may or may not have been executed ({error}); {advice}"
+    return OutcomeUnknownError(message, token)
+
+
+@contextmanager
+def outcome_matters(name: str, advice: str = "a second call may find its own work done") -> Iterator[None]:
+    """Turn a lost reply into `OutcomeUnknownError`."""
+    try:
+        yield
+    except NotSent:
+        raise
+    except ConnectionFailedError as error:
+        raise in_doubt(error, name, advice) from error
+
+
+def _names(error: Exception) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
 
 
 def unhex(text: str | bytes) -> bytes:

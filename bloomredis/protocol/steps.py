@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,7 +46,21 @@ class AtMostOnce(NamedTuple):
     step: Any  # a Command, or several
 
 
-Step = Command | list[Command] | OnServer | Concurrent | Pipelined | ReadOnly | AtMostOnce
+class NextBatch(NamedTuple):
+    """The next batch of the caller's items, None after the last."""
+
+    source: Any  # an iterator, or with an asyncio driver also an async iterator
+
+
+class Compute(NamedTuple):
+    """A computation that takes long: asyncio leaves it to a thread."""
+
+    function: Callable[[], Any]
+
+
+Step = (
+    Command | list[Command] | OnServer | Concurrent | Pipelined | ReadOnly | AtMostOnce | NextBatch | Compute
+)
 """One command, answered with its reply or an error thrown in; or several to be sent over one
 connection, in one round trip, answered with a list of replies in which errors stand as values."""
 
