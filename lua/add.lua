@@ -8,7 +8,7 @@
 -- ARGV[2]  the items, one after another: their bit offsets or blocks (FORMAT.md)
 -- ARGV[3]  with KEYS[2]: the number of this call in its lane
 -- ARGV[4]  with KEYS[3]: the number of the earlier call in its lane
--- ARGV[5]  with KEYS[3]: the place of the item in the earlier call, from 0
+-- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
 --
 -- Reply: for one item 1 (new) or 0 (already there); for more a string with such a character each, which
 -- ends before the first item that is new and for which the newest layer of several has no room
@@ -41,14 +41,14 @@ end
 -- include: counters
 -- include: items
 -- include: layers
+-- include: answer
 -- include: receipts
--- include: replay
 
 local own = #KEYS - extra_keys(identity)
 local receipt, earlier_receipt = own >= 2 and KEYS[2], own >= 3 and KEYS[3]
-local earlier_number, place = ARGV[4], read_number(ARGV[5], 0)
+local earlier_number, index = ARGV[4], read_number(ARGV[5], 0)
 
-local replayed = replay(receipt, number, earlier_receipt, earlier_number, place, own < #KEYS)
+local replayed = replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index, own < #KEYS)
 if replayed then
   return replayed
 end

@@ -17,6 +17,7 @@
 -- include: counters
 -- include: items
 -- include: layers
+-- include: answer
 -- include: receipts
 -- include: claims
 
@@ -24,13 +25,9 @@ local identity, packed, owner, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local own = #KEYS - extra_keys(identity)
 local claim, receipt = KEYS[2], own >= 3 and KEYS[3]
 
-local misnumbered = check_number(receipt, number)
-if misnumbered then
-  return misnumbered
-end
-local kept = recall(receipt, number)
-if kept then
-  return tonumber(kept)
+local replayed = replay(receipt, number)
+if replayed then
+  return replayed
 end
 local filter, refusal = open_layers(KEYS, identity)
 if not filter then

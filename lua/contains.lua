@@ -29,6 +29,7 @@ end
 -- include: blocks
 -- include: counters
 -- include: items
+-- include: answer
 -- include: layers
 
 local filter, refusal = open_layers(KEYS, identity)

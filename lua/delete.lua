@@ -10,19 +10,16 @@
 -- include: numbers
 -- include: format
 -- include: header
+-- include: answer
 -- include: receipts
 -- include: stack
 
 local identity, number = ARGV[1], ARGV[2]
 local receipt = #KEYS - extra_keys(identity) >= 2 and KEYS[2]
 
-local misnumbered = check_number(receipt, number)
-if misnumbered then
-  return misnumbered
-end
-local kept = recall(receipt, number)
-if kept then
-  return tonumber(kept)
+local replayed = replay(receipt, number)
+if replayed then
+  return replayed
 end
 local all, refusal = keys_of(KEYS, identity)
 if not all then

@@ -9,16 +9,17 @@
 
 -- include: numbers
 -- include: format
+-- include: answer
 -- include: receipts
 
 local key, written, receipt, number = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 
-local misnumbered = check_number(receipt, number)
-if misnumbered or not receipt then
-  return misnumbered or redis.error_reply('BLOOMARGUMENT three keys are needed: the one to be, the one that is, a receipt')
+if not receipt then
+  return redis.error_reply('BLOOMARGUMENT three keys are needed: the one to be, the one that is, a receipt')
 end
-if recall(receipt, number) then
-  return 1
+local replayed = replay(receipt, number)
+if replayed then
+  return replayed
 elseif redis.call('EXISTS', key) == 1 then
   return 0
 end

@@ -8,7 +8,7 @@
 -- ARGV[2]  the items, one after another: the numbers of their counters (FORMAT.md)
 -- ARGV[3]  with KEYS[2]: the number of this call in its lane
 -- ARGV[4]  with KEYS[3]: the number of the earlier call in its lane
--- ARGV[5]  with KEYS[3]: the place of the item in the earlier call, from 0
+-- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
 --
 -- Reply: for one item 1 (it was in) or 0 (it was not); for more a string with such a character each
 
@@ -18,13 +18,13 @@
 -- include: blocks
 -- include: counters
 -- include: items
+-- include: answer
 -- include: receipts
--- include: replay
 
 local key, identity, packed, number, earlier_number = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local receipt, earlier_receipt, place = KEYS[2], KEYS[3], read_number(ARGV[5], 0)
+local receipt, earlier_receipt, index = KEYS[2], KEYS[3], read_number(ARGV[5], 0)
 
-local replayed = replay(receipt, number, earlier_receipt, earlier_number, place)
+local replayed = replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index)
 if replayed then
   return replayed
 end

@@ -11,16 +11,14 @@
 -- include: numbers
 -- include: format
 -- include: header
+-- include: answer
 -- include: receipts
 
 local key, receipt, identity, added, number = KEYS[1], KEYS[2], ARGV[1], read_number(ARGV[2], 0), ARGV[3]
 
-local misnumbered = check_number(receipt, number)
-if misnumbered then
-  return misnumbered
-end
-if recall(receipt, number) then
-  return 1
+local replayed = replay(receipt, number)
+if replayed then
+  return replayed
 end
 local filter, refusal = open_filter(key, identity)
 if not filter then
