@@ -35,7 +35,7 @@ from bloomredis.stored.base import Description, Handle, LayoutChanged, Stored
 from bloomredis.stored.foreign import ForeignLayout
 from bloomredis.stored.header import COUNTING, FILTER
 
-_READ, _UNITE = scripts.load("read"), scripts.load("unite")
+_READ, _UNITE = scripts.load("read"), scripts.load("or_segment")
 _log = logging.getLogger("bloomredis")
 
 I = TypeVar("I", bound=Item)  # noqa: E741 - the items

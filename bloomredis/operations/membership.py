@@ -19,7 +19,7 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Handle, LayoutChanged, Stored
 
 ADD, CONTAINS = scripts.load("add"), scripts.load("contains")
-_TALLY: Final = scripts.load("tally")
+_TALLY: Final = scripts.load("add_count")
 
 PACKED: Final = 16_384
 """Items that are packed together; more would be to do again where the filter gets another layer."""

@@ -33,7 +33,7 @@ from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter
 
 T = TypeVar("T")
-_ROOT, _RECORD, _RESERVE, _DELETE = map(scripts.load, ("root", "record", "reserve", "delete"))
+_ROOT, _RECORD, _RESERVE, _DELETE = map(scripts.load, ("reserve_root", "record_shard", "reserve", "delete"))
 _NONE = bytes(8)
 _AT_ONCE = 256
 """Shards that are looked at in one round trip."""

@@ -1,6 +1,8 @@
 -- Receipts: the last reply of a client's lane, so that a call that is sent again gets the answer of its first
--- execution.  A receipt is 'number:reply', number being that of the call in its lane.  Only the reply of a call
--- that changed something is kept: any other reply is the same when the call is executed again.
+-- execution.  A receipt is 'number:reply' with the number of the call in its lane.  Only the reply of a call that
+-- changed something is kept: any other call replies the same when it is executed again.
+-- include: format
+-- include: answer
 
 -- The reply of a lane's call that its receipt holds, or nil; and whether the receipt is that of a later call.
 -- Finding a reply counts as a write, for the sake of a client that waits for replicas.
@@ -15,7 +17,7 @@ local function recall(receipt, number)
   return nil, (tonumber(kept:match('^%d+')) or 0) > (tonumber(number) or 0)
 end
 
--- Keep a reply.  Where items are forgotten after `lasting` ms their receipts need not last longer.
+-- Keep a reply; for no longer than `lasting` ms, if items of the filter expire after that time.
 local function keep(receipt, number, reply, lasting)
   if receipt then
     redis.call('SET', receipt, number .. ':' .. reply, 'PX', math.min(RECEIPT_MS, lasting or RECEIPT_MS))

@@ -35,23 +35,24 @@ def refused(client: redis.Redis, verb: str, keys: list[bytes], *arguments: Any) 
 
 
 def count(client: redis.Redis) -> int:
-    return int.from_bytes(client.getrange("seen", 56, 63))
+    stored: Any = client.getrange("seen", 56, 63)
+    return int.from_bytes(stored)
 
 
 def test_items_are_counted_once(client: redis.Redis, identity: bytes) -> None:
     """A late copy of a count does not count again; a copy in time is answered as at first."""
     for number in (1, 1, 2, 2):
-        assert call(client, "tally", [b"seen", LANE], identity, 5, number) == 1
+        assert call(client, "add_count", [b"seen", LANE], identity, 5, number) == 1
     assert count(client) == 10
-    refused(client, "tally", [b"seen", LANE], identity, 5, 1)
+    refused(client, "add_count", [b"seen", LANE], identity, 5, 1)
 
 
 def test_a_count_after_which_items_were_added(client: redis.Redis, identity: bytes) -> None:
     """The later call may be of another script."""
-    call(client, "tally", [b"seen", LANE], identity, 5, 1)
+    call(client, "add_count", [b"seen", LANE], identity, 5, 1)
     offsets = b"".join(offset.to_bytes(4, "little") for offset in range(identity[8]))
     assert call(client, "add", [b"seen", LANE], identity, offsets, 2) == 1
-    refused(client, "tally", [b"seen", LANE], identity, 5, 1)
+    refused(client, "add_count", [b"seen", LANE], identity, 5, 1)
 
 
 def test_an_item_is_committed_once(client: redis.Redis, identity: bytes) -> None:
@@ -78,10 +79,10 @@ def test_a_string_is_renamed_once(client: redis.Redis) -> None:
     """A late copy of a renaming leaves what was written under the old name since."""
     for number in (1, 2):
         client.set("{seen}:written", number)
-        assert call(client, "place", [b"seen", b"{seen}:written", LANE], number) == 1
+        assert call(client, "rename_new", [b"seen", b"{seen}:written", LANE], number) == 1
         client.delete("seen")
     client.set("{seen}:written", 3)
-    refused(client, "place", [b"seen", b"{seen}:written", LANE], 1)
+    refused(client, "rename_new", [b"seen", b"{seen}:written", LANE], 1)
 
 
 def test_a_later_receipt_is_kept(client: redis.Redis, identity: bytes) -> None:

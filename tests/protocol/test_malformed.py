@@ -117,7 +117,7 @@ def test_only_counters_are_lowered(server: Server, layout: str) -> None:
 def test_counters_are_no_bits(stored_counters: tuple[redis.Redis, bytes]) -> None:
     """A segment of bits is not or-ed into counters."""
     client, head = stored_counters
-    refused(client, "unite", [b"seen", b"{seen}:old", b"{seen}:new"], [head, 0, b"\xff"])
+    refused(client, "or_segment", [b"seen", b"{seen}:old", b"{seen}:new"], [head, 0, b"\xff"])
 
 
 def packed(*blocks: int) -> bytes:
@@ -340,8 +340,8 @@ def stacked(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[re
                 "commit": ("commit", [opened.key, CLAIM, *extra], [*first, item, OWNER]),
                 "delete": ("delete", [opened.key, *extra], first),
                 "expire": ("expire", [opened.key, *extra], [*first, 1000]),
-                "push": (
-                    "push",
+                "add_layer": (
+                    "add_layer",
                     [b"seen", b"{seen}:layer:9", *layers],
                     [root.pack(), following.template(), header, 0],
                 ),
@@ -365,7 +365,7 @@ def mutants(call: Call) -> Iterator[Call]:
     yield verb, keys, [known + b"\0", *rest]
     for count in range(len(keys)):
         yield verb, keys[:count], values
-    if verb not in ("delete", "expire", "push"):
+    if verb not in ("delete", "expire", "add_layer"):
         yield verb, [*keys[:-2], keys[-1], keys[-2]], values
         packed_item = rest[0]
         for wrong in (
@@ -376,13 +376,13 @@ def mutants(call: Call) -> Iterator[Call]:
             packed_item * 2000,
         ):
             yield verb, keys, [known, wrong, *rest[1:]]
-    if verb == "push":
+    if verb == "add_layer":
         for at in range(1, 3):
             yield verb, keys, [known, *(b"x" if i == at else value for i, value in enumerate(values) if i)]
         yield verb, keys, [*values[:3], "soon"]
 
 
-@pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit", "delete", "expire", "push"])
+@pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit", "delete", "expire", "add_layer"])
 def test_calls_on_a_stack_that_cannot_be_right(
     stacked: tuple[redis.Redis, dict[str, Call]], verb: str
 ) -> None:
@@ -395,7 +395,7 @@ def test_calls_on_a_stack_that_cannot_be_right(
             reply = client.eval(text, len(keys), *keys, *values)
         except redis.ResponseError:
             reply = None
-        assert reply is None or verb == "push", (mutant, keys, values)
+        assert reply is None or verb == "add_layer", (mutant, keys, values)
         assert all_of_it(client) == before
     _, keys, values = calls[verb]
     assert client.eval(scripts.load(verb, layered=True).text, len(keys), *keys, *values) is not None
