@@ -16,6 +16,7 @@ test: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tests.support.luacheck
 
 types: $(READY)
 	$(BIN)/mypy

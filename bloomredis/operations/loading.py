@@ -29,7 +29,7 @@ from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Handle, LayoutChanged, Stored
 
-_UNITE: Final = scripts.load("unite")
+_OR_SEGMENT: Final = scripts.load("or_segment")
 
 LOAD_ITEMS: Final = 1 << 14
 """Items that a load reads at a time."""
@@ -168,7 +168,7 @@ def send_load(stored: Stored, membership: Membership, load: Load) -> Op[Handle |
         with outcome_matters(stored.name), suppress(LayoutChanged):
             for segment in load.segments():
                 arguments = (segment.first, segment.data)
-                found = yield from stored.run(_UNITE, handle, arguments, _temporaries(stored))
+                found = yield from stored.run(_OR_SEGMENT, handle, arguments, _temporaries(stored))
                 load.record_previous(segment, found)
     return handle
 

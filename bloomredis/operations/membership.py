@@ -38,7 +38,7 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Arguments, Handle, LayoutChanged, Stored
 
 ADD, CONTAINS = scripts.load("add"), scripts.load("contains")
-_ADD_COUNT: Final = scripts.load("tally")
+_ADD_COUNT: Final = scripts.load("add_count")
 
 PACKED: Final = 16_384
 """Items that are packed together; more would be to do again where the filter gets another layer."""

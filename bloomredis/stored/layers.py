@@ -30,7 +30,7 @@ from bloomredis.stored.header import KINDS
 from bloomredis.stored.layer_record import PARAMETERS_BYTES, LayerRecord
 
 _PUSH, _STACK, _DELETE, _DESCRIBE, _CONTAINS = map(
-    scripts.load, ("push", "stack", "delete", "describe", "contains")
+    scripts.load, ("add_layer", "describe_layers", "delete", "describe", "contains")
 )
 _IDENTITY: Final = struct.Struct(">6sBBQ")
 

@@ -13,7 +13,7 @@ from bloomredis.protocol.receipts import Lanes
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
 
-_PLACE: Final = scripts.load("place")
+_PLACE: Final = scripts.load("rename_new")
 _PIECE_BYTES: Final = 1 << 20
 _WRITING_MS: Final = 600_000
 

@@ -23,7 +23,7 @@ from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter
 
 T = TypeVar("T")
-_ROOT = scripts.load("root")
+_RESERVE_RECORD = scripts.load("reserve_record")
 
 
 class Found(NamedTuple):
@@ -67,7 +67,7 @@ class RecordServers(StoredFilter):
         """Return the record or copy at a place, after making one if the key is free or has `replaced`."""
         arguments: Arguments = [b"" if new is None else replace(new, place=place).pack(), self._ttl, replaced]
         text, ttl = yield from self._on(
-            place, self._call(_ROOT, arguments, None if new is None else self.wait)
+            place, self._call(_RESERVE_RECORD, arguments, None if new is None else self.wait)
         )
         try:
             record, table = shard_record.parse(unhex(text))

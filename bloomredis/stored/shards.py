@@ -29,7 +29,7 @@ from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.shard_servers import Found, RecordServers
 
 T = TypeVar("T")
-_RECORD, _DELETE = map(scripts.load, ("record", "delete"))
+_RECORD, _DELETE = map(scripts.load, ("record_shard", "delete"))
 _AT_ONCE = 256
 """Shards that are looked at in one round trip."""
 

@@ -3,7 +3,7 @@
 -- KEYS[1]  the claim of the item
 -- ARGV[1]  the claim's value: the filter's generation and the owner
 --
--- Reply: 1, or 0 if the claim is another's or gone
+-- Reply: 1; or 0 if the claim is another owner's or gone
 
 -- include: claims
 

@@ -1,13 +1,12 @@
--- Create a filter unless the key exists, and say what is there now.
+-- Create a filter unless the key exists; reply the filter that is stored then.
 --
 -- KEYS[1]  the filter
--- ARGV[1]  the header to store if the key is free (64 bytes; creation time and count are filled in here)
+-- ARGV[1]  the header to store if the key is free (64 bytes; the script sets creation time and count)
 -- ARGV[2]  time to live in milliseconds from creation, 0 for none
 --
 -- Reply: { header in hex, length of the string, time to live in ms or -1 }
 
 -- include: numbers
--- include: format
 -- include: header
 -- include: create
 
@@ -17,7 +16,7 @@ local malformed = check_template(template)
 if malformed then
   return malformed
 elseif not ttl then
-  return redis.error_reply('BLOOMARGUMENT the time to live is no number of milliseconds')
+  return redis.error_reply('BLOOMARGUMENT the time to live must be a number of milliseconds')
 end
 
 if redis.call('EXISTS', key) == 0 then

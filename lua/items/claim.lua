@@ -1,21 +1,16 @@
--- Claim every item of a batch that is neither in the filter nor held by another owner.
+-- Claim each item of a batch that is neither in the filter nor held by another owner.
 --
--- KEYS[1]      the filter; of several layers the newest (the others are the last keys: FORMAT.md)
+-- KEYS[1]      the filter; of several layers the newest (the other keys come last: FORMAT.md)
 -- KEYS[i + 1]  the claim of item i, from 1
 -- ARGV[1]      the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]      the items, one after another: their bit offsets or blocks (FORMAT.md)
--- ARGV[3]      how long a claim lasts, in milliseconds
+-- ARGV[2]      the packed items, one after another: bit offsets or blocks (FORMAT.md)
+-- ARGV[3]      the lease of the claims, in milliseconds
 -- ARGV[4]      the owners, 16 bytes an item; the same again if the call is sent again
 --
 -- Reply: a string of one character an item: c (claimed), d (done, in the filter), b (busy)
 
 -- include: numbers
--- include: format
--- include: header
--- include: blocks
--- include: counters
--- include: items
--- include: layers
+-- include: layers or one_layer
 -- include: claims
 
 local identity, packed, lease, owners = ARGV[1], ARGV[2], read_number(ARGV[3], 1), ARGV[4]

@@ -1,30 +1,27 @@
--- Lower the counters of every item of a batch that is in a filter that counts, and say which items were.
+-- Remove a batch of items from a filter that counts: lower the counters of each, and reply which items were in.
 --
 -- KEYS[1]  the filter
 -- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
--- KEYS[3]  the receipt of the lane of an earlier call that had this one item and whose reply never
---          arrived; absent if there is none
+-- KEYS[3]  the receipt of the lane of an earlier call that had this one item and whose reply was lost; absent
+--          if there is none
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  the items, one after another: the numbers of their counters (FORMAT.md)
+-- ARGV[2]  the packed items, one after another: the numbers of their counters (FORMAT.md)
 -- ARGV[3]  with KEYS[2]: the number of this call in its lane
 -- ARGV[4]  with KEYS[3]: the number of the earlier call in its lane
--- ARGV[5]  with KEYS[3]: the place of the item in the earlier call, from 0
+-- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
 --
--- Reply: for one item 1 (it was in) or 0 (it was not); for more a string with such a character each
+-- Reply: for one item 1 (removed) or 0 (absent); for more a string with one such character each
 
 -- include: numbers
--- include: format
 -- include: header
--- include: blocks
--- include: counters
 -- include: items
+-- include: answer
 -- include: receipts
--- include: replay
 
 local key, identity, packed, number, earlier_number = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local receipt, earlier_receipt, place = KEYS[2], KEYS[3], read_number(ARGV[5], 0)
+local receipt, earlier_receipt, index = KEYS[2], KEYS[3], read_number(ARGV[5], 0)
 
-local replayed = replay(receipt, number, earlier_receipt, earlier_number, place)
+local replayed = replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index)
 if replayed then
   return replayed
 end
@@ -47,5 +44,5 @@ for i = 1, items.count do
 end
 note_added(filter, -removed)
 local reply = table.concat(answers)
-keep(receipt, number, reply)  -- also where nothing was removed: it might be if the call came again
+keep(receipt, number, reply)  -- even if nothing was removed: a second execution might remove something
 return answer(reply)

@@ -1,5 +1,6 @@
--- A filter of one layer: what the scripts get in the place of layers.lua where they need to know no other.
--- Needs header.lua and items.lua.
+-- A filter of one layer: the functions of layers.lua, without the code for several.
+-- include: header
+-- include: items
 
 local function extra_keys()
   return 0

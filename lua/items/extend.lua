@@ -1,10 +1,10 @@
--- Let a claim last longer, if the caller still holds it.
+-- Extend the lease of a claim, if the caller still holds it.
 --
 -- KEYS[1]  the claim of the item
 -- ARGV[1]  the claim's value: the filter's generation and the owner
--- ARGV[2]  how long it lasts from now, in milliseconds
+-- ARGV[2]  the lease from now on, in milliseconds
 --
--- Reply: 1, or 0 if the claim is another's or gone
+-- Reply: 1; or 0 if the claim is another owner's or gone
 
 -- include: numbers
 -- include: claims

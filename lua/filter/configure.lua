@@ -1,15 +1,15 @@
--- Create a hash of parameters unless the key exists, and say what it holds.
+-- Create a hash of parameters unless the key exists; reply the values that are stored then.
 --
 -- KEYS[1]      the hash
 -- ARGV[i]      a field, for every odd i
 -- ARGV[i + 1]  its value
 --
--- Reply: the value of each field, nothing for one that is missing
+-- Reply: the value of each field, an empty string if it is missing
 
 local key = KEYS[1]
 
 if #ARGV < 2 or #ARGV % 2 == 1 then
-  return redis.error_reply('BLOOMARGUMENT parameters are fields and values by turns')
+  return redis.error_reply('BLOOMARGUMENT parameters are pairs of a field and a value')
 elseif redis.call('EXISTS', key) == 0 then
   for i = 1, #ARGV, 2 do
     redis.call('HSET', key, ARGV[i], ARGV[i + 1])

@@ -1,13 +1,11 @@
--- Empty a filter: a new generation with the same parameters and the same time of expiry.
+-- Empty a filter: a new generation with the same parameters and the same expiry time.
 --
 -- KEYS[1]  the filter
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  the header to store instead (64 bytes; creation time and count are filled in here)
+-- ARGV[2]  the header to store instead (64 bytes; the script sets creation time and count)
 --
 -- Reply: { header in hex, length of the string, time to live in ms or -1 }
 
--- include: numbers
--- include: format
 -- include: header
 -- include: create
 
@@ -19,7 +17,7 @@ if malformed then
 end
 local there = read_header(key)
 if there and there:sub(41, 48) == template:sub(41, 48) then
-  return describe(key, there)  -- the call was sent again; it has been done
+  return describe(key, there)  -- the call was sent again, and has been executed
 end
 local filter, refusal = open_filter(key, identity)
 if not filter then

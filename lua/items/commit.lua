@@ -1,22 +1,18 @@
--- Put an item into the filter and drop its claim, if the caller still holds it.
+-- Add an item and drop its claim, if the caller still holds it.
 --
--- KEYS[1]  the filter; of several layers the newest (the others are the last keys: FORMAT.md)
+-- KEYS[1]  the filter; of several layers the newest (the other keys come last: FORMAT.md)
 -- KEYS[2]  the claim of the item
 -- KEYS[3]  the receipt of this call's lane; absent if the call need not be safe to send again
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  the item: its bit offsets or blocks (FORMAT.md)
+-- ARGV[2]  the packed item: bit offsets or blocks (FORMAT.md)
 -- ARGV[3]  the owner of the claim (16 bytes)
 -- ARGV[4]  with KEYS[3]: the number of this call in its lane
 --
--- Reply: 1, or 0 if the claim is another's or gone, and then nothing was changed
+-- Reply: 1; or 0 if the claim is another owner's or gone, and nothing was changed
 
--- include: numbers
--- include: format
 -- include: header
--- include: blocks
--- include: counters
 -- include: items
--- include: layers
+-- include: layers or one_layer
 -- include: receipts
 -- include: claims
 
@@ -24,13 +20,9 @@ local identity, packed, owner, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local own = #KEYS - extra_keys(identity)
 local claim, receipt = KEYS[2], own >= 3 and KEYS[3]
 
-local misnumbered = check_number(receipt, number)
-if misnumbered then
-  return misnumbered
-end
-local kept = recall(receipt, number)
-if kept then
-  return tonumber(kept)
+local replayed = replay(receipt, number)
+if replayed then
+  return replayed
 end
 local filter, refusal = open_layers(KEYS, identity)
 if not filter then
@@ -46,7 +38,7 @@ if redis.call('GET', claim) ~= filter.generation .. owner then
 end
 local reply, added = set_items(items)
 if #reply == 0 then
-  return redis.error_reply('BLOOMFULL the newest layer takes no new items')
+  return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
 end
 note_added(filter, added)
 redis.call('UNLINK', claim)

@@ -1,19 +1,18 @@
--- Or a segment of bits into a filter, and say what was there before.
+-- OR a segment into a filter's bits; reply the bits that were there before.
 --
 -- KEYS[1]  the filter
--- KEYS[2]  a name for a temporary key
--- KEYS[3]  a name for another
+-- KEYS[2]  a free name for a temporary key
+-- KEYS[3]  another
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  the first byte of the segment, counted from the first of the bits
+-- ARGV[2]  the first byte of the segment, counted from the first byte of the bits
 -- ARGV[3]  the segment
 --
--- Reply: the bytes that were there before, fewer at the end of a string that is shorter
+-- Reply: the previous bytes; fewer at the end of a string that is shorter
 
 -- include: numbers
--- include: format
 -- include: header
 
-local MAX_BYTES = 131072  -- some 0.5 ms
+local MAX_BYTES = 131072  -- about 0.5 ms
 
 local key, old_key, new_key = KEYS[1], KEYS[2], KEYS[3]
 local identity, first, segment = ARGV[1], read_number(ARGV[2], 0), ARGV[3]
@@ -28,7 +27,7 @@ elseif not first or not segment or #segment < 1 or #segment > MAX_BYTES
   return redis.error_reply('BLOOMARGUMENT the segment is empty, too long, or lies outside the filter')
 end
 
--- The temporaries are nothing to tell replicas and the append-only file of, where that can be said.
+-- Keeps the temporary keys from replicas and the append-only file, on servers that allow it.
 local function replicate(what)
   if redis.set_repl then
     redis.set_repl(what)
@@ -41,11 +40,11 @@ replicate(redis.REPL_NONE)
 redis.call('SET', old_key, old)
 redis.call('SET', new_key, segment)
 redis.call('BITOP', 'OR', new_key, new_key, old_key)
-local united = redis.call('GET', new_key)
+local both = redis.call('GET', new_key)
 redis.call('UNLINK', old_key, new_key)
 replicate(redis.REPL_ALL)
-if united ~= old then
-  redis.call('SETRANGE', key, start, united)
+if both ~= old then
+  redis.call('SETRANGE', key, start, both)
 end
 note_added(filter, 0)
 return old

@@ -1,11 +1,9 @@
--- Say what filter is stored, without changing it.
+-- Describe the stored filter; nothing is changed.
 --
 -- KEYS[1]  the filter
 --
 -- Reply: { header in hex, length of the string, time to live in ms or -1 }
 
--- include: numbers
--- include: format
 -- include: header
 -- include: create
 
