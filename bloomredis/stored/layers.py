@@ -29,7 +29,7 @@ from bloomredis.stored.base import Arguments, Description, Handle, Versioned, tt
 from bloomredis.stored.header import KINDS
 from bloomredis.stored.layer_record import PARAMETERS_BYTES, LayerRecord
 
-_PUSH, _STACK, _DELETE, _DESCRIBE, _CONTAINS = map(
+_ADD_LAYER, _DESCRIBE_LAYERS, _DELETE, _DESCRIBE, _CONTAINS = map(
     scripts.load, ("add_layer", "describe_layers", "delete", "describe", "contains")
 )
 _IDENTITY: Final = struct.Struct(">6sBBQ")
@@ -171,14 +171,14 @@ class StoredLayers(Versioned):
     # -- the record
 
     def _read(self) -> Op[LayerRecord]:
-        text, _ = yield from self._call(_STACK, [])
+        text, _ = yield from self._call(_DESCRIBE_LAYERS, [])
         return self._parsed(text)
 
     def _push(self, known: LayerRecord | None, wanted: LayerRecord) -> Op[LayerRecord]:
         """Begin the newest layer of `wanted` if the record is the known one; return the stored record."""
         layers = [] if known is None else [self._layer_key(number) for number in known.numbers]
         text, _ = yield from self._call(
-            _PUSH,
+            _ADD_LAYER,
             [
                 b"" if known is None else known.pack(),
                 wanted.template(),

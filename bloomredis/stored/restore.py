@@ -13,7 +13,7 @@ from bloomredis.protocol.receipts import Lanes
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
 
-_PLACE: Final = scripts.load("rename_new")
+_RENAME_NEW: Final = scripts.load("rename_new")
 _PIECE_BYTES: Final = 1 << 20
 _WRITING_MS: Final = 600_000
 
@@ -32,7 +32,7 @@ def place(name: str, key: bytes, data: bytes) -> Op[None]:
     for start in range(0, len(data), _PIECE_BYTES):
         yield from send(("SETRANGE", written, start, data[start : start + _PIECE_BYTES]))
     with outcome_matters(name, "look whether the key is there now"):
-        placed = yield from call(_PLACE, [key, written, lane.key], [lane.next_call()])
+        placed = yield from call(_RENAME_NEW, [key, written, lane.key], [lane.next_call()])
     if placed != 1:
         yield from send(("UNLINK", written))
         raise FilterMismatchError(f"{name!r} exists already; delete it first, or use another name")
