@@ -241,7 +241,7 @@ def test_redisbloom_sizes() -> None:
         make = link_size if row["call"] == "bloom_init" else first_link_size
         options = redisbloom_options(row)
         if "returns" in row:
-            with pytest.raises(ValueError, match="RedisBloom has none"):
+            with pytest.raises(ValueError, match="RedisBloom has no link"):
                 make(row["capacity"], row["error_rate"], options)
             continue
         size = make(row["capacity"], row["error_rate"], options)
@@ -401,7 +401,7 @@ def test_redis_template_hashes_text_alone() -> None:
     """Bytes are the UTF-8 of a text, or a ValueError."""
     layout = compat.redis_template(10, 0.1)
     assert layout.encode("\u00e9".encode()) == layout.encode("\u00e9") == b"\xe9\x00"
-    with pytest.raises(ValueError, match="no UTF-8"):
+    with pytest.raises(ValueError, match="not UTF-8"):
         layout.encode(b"\xff")
 
 
@@ -654,7 +654,7 @@ def broken_dumps() -> dict[str, list[tuple[int, bytes]]]:
         "with 0 links": [(1, struct.pack("<QIII", 0, 0, 5, 2))],
         "unknown": [(1, header[:12] + b"\x40\0\0\0" + header[16:]), (end, data)],
         "one is missing": [(1, header), (end, data[1:])],
-        "no dump of RedisBloom": [(1, header), (end - 1, data[:-1])],
+        "not a dump of RedisBloom": [(1, header), (end - 1, data[:-1])],
         "and 2 items": [(1, header), (end + 1, data + b"x")],
         "and 3 items": [(1, b"\x03" + header[1:]), (end, data)],
     }
