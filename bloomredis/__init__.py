@@ -43,3 +43,8 @@ __all__ = [
     "ServerRefusedError",
     "ShardedBloomFilter",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names and the dunders, without the submodules."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -21,3 +21,8 @@ __all__ = [
     "ScalingBloomFilter",
     "ShardedBloomFilter",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names and the dunders."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -1,4 +1,4 @@
-"""What can go wrong, classed by who has to act."""
+"""Public errors, classed by who has to act."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Any
 
 
 class BloomError(Exception):
-    """The root of every error that bloomredis itself raises."""
+    """The base class of all errors of bloomredis."""
 
 
 class FilterNotFoundError(BloomError):
-    """There is no filter under this name, and the caller gave no parameters to create one with."""
+    """There is no filter with this name, and no parameters were given to create it."""
 
 
 class FilterMismatchError(BloomError):
-    """The key holds something else than the caller asked for; it was left untouched.
+    """The key holds something other than the filter asked for; it was left unchanged.
 
-    It is a key of another type, a string that is no filter, or a filter with other parameters.
-    The message gives what is stored and what was wanted.
+    It is a key of another type, a string that is not a filter, or a filter with other parameters.
+    The message gives the values found and wanted.
     """
 
 
 class FilterLostError(BloomError):
-    """A filter that this object has used is gone, or was cleared or replaced by someone else.
+    """A filter that this object has used is gone, or was cleared or replaced by another client.
 
-    Every item added before is forgotten, so answering "new" would be a guess.  The error comes
-    back on every call until the caller has dealt with it and calls ``reserve()`` or ``clear()``.
+    All items added before are lost, so the answer "new" would be a guess.  Every call raises the
+    error until the caller has handled it and calls ``reserve()`` or ``clear()``.
     """
 
 
 class FilterFullError(BloomError):
-    """A filter of several layers needs another one, and can have no more.  Nothing was added."""
+    """A filter of several layers needs another one, but has as many as it can.  Nothing was added."""
 
 
 class ConnectionFailedError(BloomError):
@@ -42,9 +42,9 @@ class ConnectionFailedError(BloomError):
 
 
 class ServerRefusedError(BloomError):
-    """The server answered, but would not do it; the message says why and what to do about it.
+    """The server refused the call; the message says why and how to fix it.
 
-    `word` is the server's own word for it, such as ``OOM`` or ``READONLY``.
+    `word` is the first word of the server's error, such as ``OOM`` or ``READONLY``.
     """
 
     def __init__(self, message: str, word: str = "") -> None:
@@ -56,10 +56,10 @@ class ServerRefusedError(BloomError):
 
 
 class OutcomeUnknownError(BloomError):
-    """The call may or may not have been executed: no answer came back, and retries ran out.
+    """The call may or may not have been executed: its reply was lost, and so were those of retries.
 
-    Calling ``add(item, token=error.token)`` within a minute answers as the first try would have;
-    on the same filter object ``add(item)`` does too.  So does ``remove`` for a call of ``remove``.
+    ``add(item, token=error.token)`` within a minute returns the answer of the first attempt; so does
+    ``add(item)`` on the same filter object, and likewise ``remove`` after a call of ``remove``.
     """
 
     tokens: Sequence[str] = ()  # of all items of the call
@@ -84,11 +84,11 @@ class RefusedOutcomeUnknownError(ServerRefusedError, OutcomeUnknownError):
 
 
 class BatchInterruptedError(BloomError):
-    """A batch stopped on its way; ``__cause__`` is what stopped it.
+    """A batch was interrupted by the error in ``__cause__``.
 
-    `results` are the answers so far, in order, and `rest` the items without an answer.  Calling
+    `results` are the answers so far, in order, and `rest` the items without an answer.
     ``add_many(error.rest)`` (or ``claim_many``) on the same filter object within a minute loses
-    nothing, even where some of them were executed and the answer did not arrive.
+    nothing, even if some of these items were executed and their replies lost.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class BatchInterruptedError(BloomError):
 
 
 class ClaimLostError(BloomError):
-    """The worker does not hold the item (any more): its lease ran out, or the filter was cleared.
+    """The worker does not hold the item (any more): its lease expired, or the filter was cleared.
 
-    Nothing was changed.  Another worker may have the item, or may have done it.
+    Nothing was changed.  Another worker may hold the item, or may have completed it.
     """

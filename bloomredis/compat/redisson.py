@@ -1,7 +1,7 @@
-"""Which bits Redisson's `RBloomFilter` sets, and what its config hash says.
+"""The layout of Redisson's `RBloomFilter`, and its config hash.
 
-Redisson keeps the bits at the filter's name and its parameters in a hash beside it; each of its scripts
-compares `size` and `hashIterations` of that hash with what the client believes.
+Redisson keeps the bits at the filter's name and the parameters in a separate hash; each of its scripts
+compares `size` and `hashIterations` of that hash with those of the client.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import ClassVar, Final, SupportsIndex
 
 from bloomredis.bits import sizing
 from bloomredis.bits.encoding import Item
-from bloomredis.compat import _highwayhash, _java, _longs
-from bloomredis.compat._bitmap import Bitmap
+from bloomredis.compat.bitmap import Bitmap
+from bloomredis.compat.hashes import highwayhash, java, longs
 
 _KEY: Final = (0x9E3779B97F4A7C15, 0xF39CC0605CEDC834, 0x1082276BF3A27251, 0xF86C6A11D0C18E95)
-_MAX_SIZE: Final = 2 * _java.MAX_INT
+_MAX_SIZE: Final = 2 * java.MAX_INT
 
 
 @lru_cache(maxsize=256)
-def _steps(hashes: int) -> _longs.Steps:
-    # The walk starts at h1 and adds h2, h1, h2, ... by turns.
+def _steps(hashes: int) -> longs.Steps:
+    # The walk starts at h1 and adds h2 and h1 alternately.
     return tuple((1 + i // 2, (i + 1) // 2, 0) for i in range(hashes))
 
 
@@ -34,27 +34,27 @@ class Redisson(Bitmap):
     false-positive rate at `capacity` is 1.1 to 3.6 times the configured `error_rate`, the more the lower it
     is: a property of the format, and the same in Java.
 
-    An item is what Redisson's codecs encode: a str as `StringCodec`, an unpaired surrogate becoming a
-    question mark; bytes as `ByteArrayCodec`; an int as `LongCodec`, in decimal digits.  Redisson's default
-    codec is another: the Java side has to name one of these.
+    An item is encoded as by Redisson's codecs: a str as `StringCodec`, an unpaired surrogate as a question
+    mark; bytes as `ByteArrayCodec`; an int as `LongCodec`, in decimal digits.  Redisson's default codec is
+    another: the Java side has to set one of these.
     """
 
     name: ClassVar[str] = "redisson"
 
     def encode(self, item: Item) -> bytes:
-        """Return the bytes that stand for `item`; `TypeError` for what is no str, bytes or int."""
-        return _java.utf8(item)
+        """Return the bytes that are hashed for `item`.  Raises `TypeError` if it is no str, bytes or int."""
+        return java.utf8(item)
 
     def probes(self, encoded: bytes) -> list[int]:
         """Return the bits of an encoded item in probe order."""
-        h1, h2 = _highwayhash.hash128(encoded, _KEY)
-        return _longs.probes(h1, h2, _steps(self.num_hashes), self.num_bits)
+        h1, h2 = highwayhash.hash128(encoded, _KEY)
+        return longs.probes(h1, h2, _steps(self.num_hashes), self.num_bits)
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return the offsets of all encoded items as little-endian u32, item after item."""
+        """Return the offsets of encoded items as little-endian u32, item after item."""
         encoded = [item.encode() if isinstance(item, str) else item for item in items]
-        hashes = _highwayhash.hashes128(encoded, _KEY)
-        return _longs.packed_probes(hashes, _steps(self.num_hashes), self.num_bits)
+        hashes = highwayhash.hashes128(encoded, _KEY)
+        return longs.packed_probes(hashes, _steps(self.num_hashes), self.num_bits)
 
     def config_key(self, name: str) -> str:
         """Return the key of the config hash; a name with braces keeps its own hash tag."""
@@ -63,14 +63,14 @@ class Redisson(Bitmap):
     def config(self) -> dict[str, str]:
         """Return the fields of the config hash as `tryInit` writes them, in its order.
 
-        Only the first two are ever compared.  The rate is what Java prints of the double (old
+        Only the first two are ever compared.  The rate is written as by Java's `Double.toString` (old
         versions write it without an exponent).
         """
         return {
             "size": str(self.num_bits),
             "hashIterations": str(self.num_hashes),
             "expectedInsertions": str(self.capacity),
-            "falseProbability": _java.double_text(self.error_rate),
+            "falseProbability": java.double_text(self.error_rate),
         }
 
 
@@ -79,9 +79,9 @@ def num_bits(capacity: int, error_rate: float) -> int:
 
     Raises `ValueError` where Redisson refuses: no bit, or more than 2 (2^31 - 1).
     """
-    bits = _java.to_long(_java.bits_needed(capacity, error_rate))
+    bits = java.to_long(java.bits_needed(capacity, error_rate))
     if bits == 0:
-        raise ValueError(f"capacity {capacity} at error_rate {error_rate} makes a size of 0; lower the rate")
+        raise ValueError(f"capacity {capacity} at error_rate {error_rate} gives a size of 0; lower the rate")
     if bits > _MAX_SIZE:
         raise ValueError(
             f"capacity {capacity} at error_rate {error_rate} needs {bits} bits, Redisson has at most "
@@ -92,7 +92,7 @@ def num_bits(capacity: int, error_rate: float) -> int:
 
 def num_hashes(capacity: int, bits: int) -> int:
     """Hashes an item: max(1, round(m / n ln 2))."""
-    return _java.hashes_needed(capacity, bits)
+    return java.hashes_needed(capacity, bits)
 
 
 def redisson(capacity: SupportsIndex, error_rate: float) -> Redisson:

@@ -1,4 +1,4 @@
-"""Names of the keys beside a filter's own."""
+"""Names of a filter's auxiliary keys."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bloomredis import BloomFilter
-from bloomredis.bits import blocked_sizing, encoding
+from bloomredis.bits import blocked_sizing, hashing
 from bloomredis.bits.bitmap import Bits
 from bloomredis.stored import planning
 from tests.support.servers import Server
@@ -48,7 +48,7 @@ def test_the_rate_at_capacity(
 def digests(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Sequence[str]]:
     """Make so many random items, without the time that it takes to hash any."""
     generator = np.random.default_rng(1)
-    monkeypatch.setattr(encoding, "digests", lambda items: generator.bytes(16 * len(items)))
+    monkeypatch.setattr(hashing, "digests", lambda items: generator.bytes(16 * len(items)))
     return lambda count: [""] * count
 
 

@@ -1,13 +1,13 @@
-"""What about a server would bite a Bloom filter?  Facts in, findings out, the worst first."""
+"""All checks of a server: facts in, findings out, the worst first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from bloomredis.cli import condition, keeping, serving
-from bloomredis.cli.facts import Facts
-from bloomredis.cli.findings import Finding, Findings
+from bloomredis.cli.doctor import condition, keeping, serving
+from bloomredis.cli.doctor.facts import Facts
+from bloomredis.cli.doctor.findings import Finding, Findings
 
 CHECKS: Final[tuple[Callable[[Facts], Findings], ...]] = (
     serving.lua,
@@ -26,7 +26,7 @@ CHECKS: Final[tuple[Callable[[Facts], Findings], ...]] = (
     serving.latency,
     serving.unchecked,
 )
-"""Every check; those of equal severity are reported in this order."""
+"""All checks, in the order of their findings of equal severity."""
 
 
 def checkup(facts: Facts) -> list[Finding]:
