@@ -11,10 +11,11 @@ rate of 1e-2 that is 10 bytes an item in the blocked layout, so 13 bytes travel 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -24,9 +25,8 @@ from bloomredis.bits.layout import Layout
 from bloomredis.errors import FilterLostError
 from bloomredis.operations.membership import Membership
 from bloomredis.protocol import scripts
-from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import outcome_matters
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.steps import Compute, NextBatch, Op
 from bloomredis.stored.base import Handle, LayoutChanged, Stored
 
 _OR_SEGMENT: Final = scripts.load("or_segment")
@@ -155,25 +155,65 @@ class Load:
         return added
 
 
-def send_load(stored: Stored, membership: Membership, load: Load) -> Op[Handle | None]:
+def load(
+    stored: Stored,
+    membership: Membership,
+    encoder: Encoder,
+    source: Any,
+    progress: Callable[[int], object] | None,
+) -> Op[int]:
+    """Add items as fast as possible; return how many were read.
+
+    :param source: an iterator of batches of `LOAD_ITEMS`.
+    """
+    handle = stored.handle or (yield from stored.open())
+    batches = Load(handle.bitmap if stored.is_one_bitmap else None, encoder)
+    done = 0
+    while True:
+        batch = yield NextBatch(source)
+        if batch:
+            yield Compute(partial(batches.take, batch))
+        if batches.items and (batches.is_full or not batch):
+            done += batches.items
+            with outcome_matters(stored.name):
+                sent_to = yield from _send(stored, membership, batches)
+                added = yield Compute(batches.finish)
+                if sent_to and added:
+                    yield from membership.add_count(sent_to, added)
+            if progress is not None:
+                progress(done)
+        if not batch:
+            return done
+
+
+def load_one_batch(
+    stored: Stored, membership: Membership, encoder: Encoder, items: Sequence[Any]
+) -> Op[None]:
+    """Add the items of a part of a load."""
+    handle = yield from stored.acquire()
+    batch = Load(handle.bitmap if stored.is_one_bitmap else None, encoder)
+    batch.take(items)
+    with outcome_matters(stored.name):
+        sent_to = yield from _send(stored, membership, batch)
+        added = batch.finish()
+        if sent_to and added:
+            yield from membership.add_count(sent_to, added)
+
+
+def _send(stored: Stored, membership: Membership, load: Load) -> Op[Handle | None]:
     """Add the items of a load; return the filter that got them as segments and has yet to count them."""
     for each in load.waiting:
         yield from membership.add(each.encoded, each.items)
     handle = None
     while load.is_dense and (handle is None or handle is not stored.handle):
         # A filter that was lost may have been replaced meanwhile.
-        handle = yield from stored.acquire()
+        handle = stored.handle or (yield from stored.open())
         if handle.layout != load.layout:
             raise FilterLostError(f"{stored.name!r} was replaced by a filter with other bits; load again")
-        with outcome_matters(stored.name), suppress(LayoutChanged):
+        with suppress(LayoutChanged):
+            temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
             for segment in load.segments():
                 arguments = (segment.first, segment.data)
-                found = yield from stored.run(_OR_SEGMENT, handle, arguments, _temporaries(stored))
+                found = yield from stored.run(_OR_SEGMENT, handle, arguments, temporaries)
                 load.record_previous(segment, found)
     return handle
-
-
-def _temporaries(stored: Stored) -> tuple[bytes, bytes]:
-    """Return names for the script's temporary keys, which are gone when it ends."""
-    prefix = auxiliary_prefix(stored.key) + b"segment:"
-    return prefix + b"old", prefix + b"new"
