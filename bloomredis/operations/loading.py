@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -167,12 +166,10 @@ def load(
     :param source: an iterator of batches of `LOAD_ITEMS`.
     """
     handle = stored.handle or (yield from stored.open())
-    batches = Load(handle.bitmap if stored.is_one_bitmap else None, encoder)
+    batches = Load(cast("Layout", handle.layout) if stored.is_one_bitmap else None, encoder)
     done = 0
     while True:
-        batch = yield NextBatch(source)
-        if batch:
-            yield Compute(partial(batches.take, batch))
+        batch = yield NextBatch(source, batches.take)
         if batches.items and (batches.is_full or not batch):
             done += batches.items
             with outcome_matters(stored.name):
