@@ -84,7 +84,7 @@ class Load:
         self._candidates: list[BatchBits] = []  # of the others, those that had a bit that no earlier one had
         self._bytes = 0  # of the bits of all, those that were left out too
         self._is_sent = False
-        self._was_empty = True
+        self.was_empty = True
 
     def take(self, items: Sequence[Item]) -> None:
         """Add items to those that have not been sent; raises TypeError or ValueError for one that is none."""
@@ -126,7 +126,7 @@ class Load:
             self._bitmap.fill(0)
             for probes in self._candidates:
                 probes.places().set(self._bitmap)
-        self._is_sent, self._was_empty = True, True
+        self._is_sent, self.was_empty = True, True
         for first in range(0, self._num_bytes, SEGMENT_BYTES):
             piece = self._bitmap[first : first + SEGMENT_BYTES]
             if piece.any():
@@ -137,7 +137,7 @@ class Load:
         piece = self._bitmap[segment.first : segment.first + len(segment.data)]
         piece[: len(found)] = np.frombuffer(found, dtype=np.uint8)
         piece[len(found) :] = 0
-        self._was_empty = self._was_empty and not piece.any()
+        self.was_empty = self.was_empty and not piece.any()
 
     def finish(self) -> int:
         """Return how many items were new, and begin with none: not there before, and the first of equal ones.
@@ -145,7 +145,7 @@ class Load:
         An item whose bits are all set only by others that were read with it, in the same 8,192, counts
         as new.
         """
-        if self._was_empty:
+        if self.was_empty:
             added = sum(map(len, self._candidates))
         else:
             added = sum(len(probes.places().missing(self._bitmap)) for probes in self._candidates)
@@ -174,7 +174,8 @@ def load(
             done += batches.items
             with outcome_matters(stored.name):
                 sent_to = yield from _send(stored, membership, batches)
-                added = yield Compute(batches.finish)
+                # Nothing has to be compared where nothing was there.
+                added = batches.finish() if batches.was_empty else (yield Compute(batches.finish))
                 if sent_to and added:
                     yield from membership.add_count(sent_to, added)
             if progress is not None:
