@@ -153,7 +153,7 @@ class FilterOperations:
 
         :param source: an iterator of batches of `loading.LOAD_ITEMS`.
         """
-        return load(self.stored, self.membership, self.codec, source, progress)
+        return (yield from load(self.stored, self.membership, self.codec, source, progress))
 
     # -- claims: check and set in two steps, for workers that may crash in between
 
