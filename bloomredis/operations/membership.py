@@ -268,12 +268,6 @@ class Membership:
         yield from self._stored.run(_ADD_COUNT, handle, (added, lane.calls), (lane.key,))
         lane.free.append(lane)
 
-    def token_of(self, item: str | bytes) -> str | None:
-        """Return the token of the last pending call about an item."""
-        handle = self._stored.handle
-        pending = handle and self._ledger.find(item, handle.generation)
-        return str(pending) if pending else None
-
 
 def is_not_executed(error: BaseException) -> bool:
     """True if an error proves that a call was not executed, even if it had been sent before."""
