@@ -15,7 +15,7 @@ from bloomredis.bits import blocked, blocked_sizing, sizing
 from bloomredis.bits.limits import BLOCK_BITS
 from bloomredis.protocol import scripts
 from bloomredis.stored import planning
-from tests.operations.test_refusals import attach, replicated
+from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
 
 RATES = [float(rate) for rate in np.geomspace(0.03, 1e-9, 60)] + [1e-2, 1e-3, 1e-4, 1e-6, 1e-9]

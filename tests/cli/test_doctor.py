@@ -23,8 +23,8 @@ from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundErr
 from bloomredis.stored import planning
 from bloomredis.stored.base import Description
 from tests.cli.test_cli import bloomredis as command
+from tests.support.readme import acl_rule
 from tests.support.servers import Server, binaries, running
-from tests.test_rights import acl_rule
 
 CRITICAL, WARNING, NOTE, UNCHECKED = sorted(Severity, reverse=True)
 PLAN = planning.new_header(1_000_000, 0.01, "classic")

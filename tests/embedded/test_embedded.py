@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import redis
 from bloomredis import BloomFilter
 from bloomredis.embedded import connect, connecting, guard
 from tests.support.servers import Server
+from tests.support.waiting import wait_until
 
 PROGRAM = """
 import os, signal, sys
@@ -33,14 +33,6 @@ client = connect(sys.argv[1])
 print(client.info("server")["process_id"], client.config_get("dir")["dir"], flush=True)
 """
 WAIT = "sys.stdin.read()"
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Poll a condition that has to become true."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:
@@ -93,7 +85,7 @@ def kept(tmp_path: Path) -> Iterator[str]:
     yield f"embedded://{tmp_path}/kept"
     link = tmp_path / "kept" / "server.socket"
     gc.collect()
-    until(lambda: not link.is_symlink())
+    wait_until("no server is left", lambda: not link.is_symlink())
 
 
 @pytest.fixture
@@ -244,7 +236,7 @@ def test_a_server_ends_with_the_last_that_can_use_it() -> None:
     assert seen.add("a")
     del seen
     gc.collect()
-    until(lambda: not is_alive(pid) and not directory.exists())
+    wait_until("nothing is left", lambda: not is_alive(pid) and not directory.exists())
 
 
 def test_close_closes_connections_only() -> None:
@@ -275,7 +267,7 @@ def test_nothing_is_left_of_a_private_server(
     program = start("embedded://", then)
     pid, directory = program.server()
     program.end(how)
-    until(lambda: not is_alive(pid) and not directory.exists())
+    wait_until("nothing is left", lambda: not is_alive(pid) and not directory.exists())
 
 
 @pytest.mark.parametrize("then", ["", "1 / 0", "del client"])
@@ -322,7 +314,7 @@ def test_a_server_lives_as_long_as_a_forked_worker(start: Callable[..., Program]
     program.process.wait(timeout=60)
     assert is_alive(pid)
     assert program.end()[0] == "True\n"
-    until(lambda: not is_alive(pid) and not directory.exists())
+    wait_until("nothing is left", lambda: not is_alive(pid) and not directory.exists())
 
 
 def test_a_kept_directory_is_made(kept: str) -> None:
@@ -341,7 +333,7 @@ def test_a_kept_directory_keeps_the_data(
     pid, _ = program.server()
     program.line()
     program.end(how)
-    until(lambda: not is_alive(pid))
+    wait_until("the server ends", lambda: not is_alive(pid))
     assert connect(kept).get("key") == b"1"
 
 
@@ -412,7 +404,7 @@ def kill_guard(client: redis.Redis, how: signal.Signals) -> None:
     pid, directory = server_of(client)
     parent = subprocess.check_output(["ps", "-o", "ppid=", "-p", str(pid)])  # noqa: S607 - ps is in PATH
     os.kill(int(parent), how)
-    until(guard.Home(directory, private=True).has_ended)
+    wait_until("the guard ends", guard.Home(directory, private=True).has_ended)
 
 
 def test_a_new_server_follows_one_whose_guard_was_killed(kept: str) -> None:
@@ -430,7 +422,7 @@ def test_a_private_server_ends_with_its_guard() -> None:
     client = connect("embedded://")
     _, server_directory = server_of(client)
     kill_guard(client, signal.SIGKILL)
-    until(lambda: not answers(client))
+    wait_until("the server ends", lambda: not answers(client))
     shutil.rmtree(server_directory)
 
 

@@ -9,7 +9,6 @@ import asyncio
 import os
 import random
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,7 @@ from bloomredis import BloomFilter, OutcomeUnknownError
 from tests.support.crew import DOUBTLESS, PATIENCE, Crew, Seat
 from tests.support.losing import LosingProxy, losing
 from tests.support.racing import SPAWN
+from tests.support.replicas import Pair
 from tests.support.servers import Server, binaries, running
 
 BINARIES = binaries()
@@ -125,39 +125,6 @@ def crashes(name: str, *, retry_safe: bool = True) -> Report:
                 server.start()
             crew.wait_for(200)
         return report(name, crew, missing(crew, server), {"SIGKILL": KILLS})
-
-
-class Pair:
-    """A primary and its replica, which takes over when the primary is killed."""
-
-    def __init__(self, binary: str, stack: ExitStack) -> None:
-        self._binary = binary
-        self._stack = stack
-        self.primary = self._start()
-        self.attach()
-
-    def _start(self) -> Server:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = str(probe.getsockname()[1])
-        options = ("--bind", "127.0.0.1", "--port", port, "--save", "", "--repl-diskless-sync-delay", "0")
-        return self._stack.enter_context(running(self._binary, *options))
-
-    def attach(self) -> None:
-        """Give the primary a fresh replica, and wait until that has everything."""
-        self.replica = self._start()
-        with self.replica.client() as client:
-            client.replicaof("127.0.0.1", self.primary.options[3])
-            deadline = time.monotonic() + 20
-            while client.info("replication")["master_link_status"] != "up":
-                assert time.monotonic() < deadline, "the replica does not reach its primary"
-                time.sleep(0.005)
-
-    def fail_over(self) -> None:
-        """Kill the primary; the replica is what is left."""
-        self.primary.stop(signal.SIGKILL)
-        self.primary = self.replica
-        with self.primary.client() as client:
-            client.execute_command("REPLICAOF", "NO", "ONE")
 
 
 def failovers(name: str, *, retry_safe: bool = True) -> Report:

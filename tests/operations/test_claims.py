@@ -30,18 +30,11 @@ from bloomredis import (
 from tests.support.losing import losing
 from tests.support.racing import SPAWN, race_threads
 from tests.support.servers import Server, binaries, running
+from tests.support.waiting import wait_until
 
 
 def make(bloom: Any, client: redis.Redis, **options: Any) -> Any:
     return bloom(client, "seen", capacity=10_000, error_rate=1e-9, **options)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition, with a deadline."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def run(bloom: Any, claim: Any, call: str, *args: Any) -> None:
@@ -97,7 +90,7 @@ def test_a_lease_runs_out(bloom: Any, client: redis.Redis) -> None:
     """Another worker claims the item; the late one can neither commit, extend nor release it."""
     f = make(bloom, client)
     late, late_too = f.claim("a", lease=0.01), f.claim("b", lease=0.01)
-    until(lambda: not client.keys("*claim*"))
+    wait_until("the leases run out", lambda: not client.keys("*claim*"))
     again = f.claim("a")
     assert again.state == "claimed"
     with pytest.raises(ClaimLostError, match="longer lease"):
@@ -335,7 +328,7 @@ def test_killed_workers_lose_no_item(server: Server) -> None:
         kills = 0
         try:
             while make(BloomFilter, client).info().count < len(WORK):
-                until(partial(_moved, client, client.llen("processed")))
+                wait_until("work goes on", partial(_moved, client, client.llen("processed")))
                 place = dice.randrange(len(workers))
                 if dice.random() < 0.2:
                     workers[place].kill()

@@ -28,9 +28,8 @@ from bloomredis.bits.classic import Counting
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.protocol import scripts
 from bloomredis.stored import header, planning
-from tests.protocol.test_receipts import Losing
 from tests.stored.test_header import as_header
-from tests.support.losing import losing
+from tests.support.losing import LosingClient, losing
 from tests.support.racing import race_processes, race_threads
 from tests.support.servers import Server
 
@@ -293,9 +292,9 @@ def test_golden_counters(client: redis.Redis, case: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def lossy(client: redis.Redis) -> Losing:
+def lossy(client: redis.Redis) -> LosingClient:
     """A client whose filter exists, with "a" in it twice, and whose scripts are known."""
-    made = Losing(client)
+    made = LosingClient(client)
     f = counting(made)
     f.add_many(["a", "a", "x"])
     assert f.remove("x")
@@ -306,14 +305,14 @@ def counting(client: Any, **options: Any) -> CountingBloomFilter:
     return CountingBloomFilter(client, "seen", capacity=1000, error_rate=1e-6, **options)
 
 
-def assert_counted(lossy: Losing, *items: str) -> None:
+def assert_counted(lossy: LosingClient, *items: str) -> None:
     """Check the counters, and the count, against what should be in."""
     assert stored_counters(lossy.client) == expected_counters(PLANNED, Counter(items))
     assert counting(lossy.client).info().count == len(items)
 
 
 @pytest.mark.parametrize("verb", ["add", "remove"])
-def test_the_same_bytes_count_once(lossy: Losing, verb: str) -> None:
+def test_the_same_bytes_count_once(lossy: LosingClient, verb: str) -> None:
     """What redis-py re-sends after a lost reply is answered as at first, and changes nothing."""
     assert getattr(counting(lossy), verb)("a") == (verb == "remove")
     again = lossy.client.execute_command(*lossy.sent[-1])
@@ -321,7 +320,7 @@ def test_the_same_bytes_count_once(lossy: Losing, verb: str) -> None:
     assert_counted(lossy, *("a" * (3 if verb == "add" else 1)))
 
 
-def test_a_refused_removal_stays_refused(lossy: Losing) -> None:
+def test_a_refused_removal_stays_refused(lossy: LosingClient) -> None:
     """Sent again after somebody else's add it takes nothing away."""
     f = counting(lossy)
     assert not f.remove("b")
@@ -331,7 +330,7 @@ def test_a_refused_removal_stays_refused(lossy: Losing) -> None:
 
 
 @pytest.mark.parametrize("verb", ["add", "remove"])
-def test_a_copy_that_comes_late_is_refused(lossy: Losing, verb: str) -> None:
+def test_a_copy_that_comes_late_is_refused(lossy: LosingClient, verb: str) -> None:
     """A call that arrives again when its lane has gone on is executed no second time."""
     f = counting(lossy)
     getattr(f, verb)("a")
@@ -347,7 +346,7 @@ def test_a_copy_that_comes_late_is_refused(lossy: Losing, verb: str) -> None:
 @pytest.mark.parametrize("fate", ["lost", "never"])
 @pytest.mark.parametrize("verb", ["add", "remove"])
 @pytest.mark.parametrize("way", ["again", "by token"])
-def test_a_call_without_an_answer_counts_once(lossy: Losing, verb: str, fate: str, way: str) -> None:
+def test_a_call_without_an_answer_counts_once(lossy: LosingClient, verb: str, fate: str, way: str) -> None:
     """Executed or not: called again it is answered, it has counted once, and no copy of it counts."""
     f = counting(lossy)
     f.reserve()
@@ -365,7 +364,7 @@ def test_a_call_without_an_answer_counts_once(lossy: Losing, verb: str, fate: st
 
 
 @pytest.mark.parametrize("fate", ["lost", "never"])
-def test_the_rest_of_a_batch_counts_once(lossy: Losing, fate: str) -> None:
+def test_the_rest_of_a_batch_counts_once(lossy: LosingClient, fate: str) -> None:
     """Of equal items in a batch without an answer each is owed its own."""
     f = counting(lossy)
     f.reserve()
@@ -399,7 +398,7 @@ def test_each_of_two_calls_is_owed_its_own_answer(client: redis.Redis, executed:
 
 
 @pytest.mark.parametrize("fate", ["lost", "never"])
-def test_a_removal_settles_an_add_in_doubt(lossy: Losing, fate: str) -> None:
+def test_a_removal_settles_an_add_in_doubt(lossy: LosingClient, fate: str) -> None:
     """An add without an answer counts once before the removal; the next add is another one."""
     f = counting(lossy)
     f.reserve()
@@ -416,7 +415,7 @@ def test_a_removal_settles_an_add_in_doubt(lossy: Losing, fate: str) -> None:
     assert_counted(lossy, "a", "a", "b")
 
 
-def test_settling_may_fail(lossy: Losing) -> None:
+def test_settling_may_fail(lossy: LosingClient) -> None:
     """Then nothing was removed, the error has no token, and a second call goes on."""
     f = counting(lossy)
     f.reserve()
@@ -430,7 +429,7 @@ def test_settling_may_fail(lossy: Losing) -> None:
 
 
 @pytest.mark.parametrize("fate", ["lost", "never"])
-def test_an_add_leaves_a_removal_in_doubt(lossy: Losing, fate: str) -> None:
+def test_an_add_leaves_a_removal_in_doubt(lossy: LosingClient, fate: str) -> None:
     """Its second call is still the same removal, and takes nothing of what was added meanwhile."""
     f = counting(lossy)
     f.reserve()
@@ -443,7 +442,7 @@ def test_an_add_leaves_a_removal_in_doubt(lossy: Losing, fate: str) -> None:
 
 
 @pytest.mark.parametrize("emptied", ["clear", "delete"])
-def test_a_doubt_ends_with_the_filter(lossy: Losing, emptied: str) -> None:
+def test_a_doubt_ends_with_the_filter(lossy: LosingClient, emptied: str) -> None:
     """What was in doubt before this object emptied the filter is no answer after it."""
     f = counting(lossy)
     f.reserve()
@@ -457,7 +456,7 @@ def test_a_doubt_ends_with_the_filter(lossy: Losing, emptied: str) -> None:
     assert_counted(lossy, "b")
 
 
-def test_tokens_are_of_one_kind(lossy: Losing) -> None:
+def test_tokens_are_of_one_kind(lossy: LosingClient) -> None:
     """An add does not take a removal's token, nor the other way round."""
     f = counting(lossy)
     f.reserve()
@@ -469,7 +468,7 @@ def test_tokens_are_of_one_kind(lossy: Losing) -> None:
             other(item, token=caught.value.token)
 
 
-def test_without_receipts_a_lost_reply_is_told(lossy: Losing) -> None:
+def test_without_receipts_a_lost_reply_is_told(lossy: LosingClient) -> None:
     """With retry_safe=False there is no token, and a second removal is another one."""
     f = counting(lossy, retry_safe=False)
     f.reserve()

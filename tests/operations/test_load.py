@@ -21,8 +21,8 @@ from bloomredis.bits import encoding
 from bloomredis.bits.bitmap import Bits
 from bloomredis.operations import loading
 from bloomredis.stored import planning
-from tests.operations.test_refusals import attach, replicated
 from tests.support.losing import losing
+from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
 
 ITEMS = [f"item-{i}" for i in range(6000)]

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import logging
-import socket
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import redis
 
 from bloomredis import BloomFilter, FilterLostError, OutcomeUnknownError, ServerRefusedError
-from tests.support.servers import Server, binaries, running
+from tests.support.replicas import attach, replicated
+from tests.support.servers import Server
 
 
 def make(bloom: Any, client: redis.Redis, **options: Any) -> Any:
     return bloom(client, "seen", capacity=1000, error_rate=0.001, **options)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition, with a deadline."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_out_of_memory_is_explained(bloom: Any, server: Server) -> None:
@@ -139,24 +128,6 @@ def test_an_evicted_filter_is_noticed(server: Server) -> None:
         finally:
             client.config_set("maxmemory", "0")
             client.config_set("maxmemory-policy", "noeviction")
-
-
-@contextmanager
-def replicated() -> Iterator[tuple[Server, Server]]:
-    """A primary on a free loopback port, and a server that can become its replica."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    binary = binaries()["redis-8"]
-    options = ("--bind", "127.0.0.1", "--port", port, "--save", "", "--repl-diskless-sync-delay", "0")
-    with running(binary, *options) as primary, running(binary) as replica:
-        yield primary, replica
-
-
-def attach(primary: Server, replica: Server) -> None:
-    with replica.client() as client:
-        client.replicaof("127.0.0.1", primary.options[3])
-        until(lambda: client.info("replication")["master_link_status"] == "up")
 
 
 def test_a_write_waits_for_replicas(bloom: Any) -> None:

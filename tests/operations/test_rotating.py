@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloomredis import FilterLostError, FilterMismatchError, OutcomeUnknownError, RotatingBloomFilter
-from tests.protocol.test_receipts import Losing
+from tests.support.losing import LosingClient
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
+from tests.support.waiting import wait_until
 
 KIND = "RotatingBloomFilter"
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-9, "window": 2.0}
@@ -28,13 +29,6 @@ SHORT: dict[str, Any] = {**SIZE, "window": 0.4}
 
 def make(client: Any, **options: Any) -> RotatingBloomFilter:
     return RotatingBloomFilter(client, **{"name": "seen"} | SIZE | options)
-
-
-def wait_until(true: Callable[[], bool], patience: float = 20.0) -> None:
-    deadline = time.monotonic() + patience
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)  # polling a condition, with a deadline
 
 
 class Clock:
@@ -100,7 +94,7 @@ def test_what_is_over_vanishes_by_itself(client: redis.Redis, bloom: Any) -> Non
     """The server has no key left, although nobody calls, and the next call goes on."""
     f = bloom(client, "seen", kind=KIND, **SHORT)
     f.add_many(["a", "b"])
-    wait_until(lambda: client.dbsize() == 0)
+    wait_until("every key expires", lambda: client.dbsize() == 0)
     assert not f.contains("a")
     assert f.info().layers == ()
     assert f.add_many(["a", "c", "a"]) == [True, True, False]
@@ -110,7 +104,7 @@ def test_open_after_the_end(client: redis.Redis, bloom: Any) -> None:
     """An object that was opened knows how to make the filter anew."""
     make(client, **SHORT).add("a")
     f = bloom.open(client, "seen", kind=KIND)
-    wait_until(lambda: client.dbsize() == 0)
+    wait_until("every key expires", lambda: client.dbsize() == 0)
     assert f.add("a")
     assert f.info().capacity == 1000
 
@@ -118,7 +112,10 @@ def test_open_after_the_end(client: redis.Redis, bloom: Any) -> None:
 def begin_another(f: Any) -> None:
     """Add items until one of them begins a layer."""
     newest = f.info().layers[0].created_at
-    wait_until(lambda: f.add(f"{time.monotonic()}") and f.info().layers[0].created_at != newest)
+    wait_until(
+        "a new layer is begun",
+        lambda: f.add(f"{time.monotonic()}") and f.info().layers[0].created_at != newest,
+    )
 
 
 def test_slices_are_layers(client: redis.Redis, bloom: Any) -> None:
@@ -171,7 +168,7 @@ def test_duplicates_do_not_prolong(client: redis.Redis) -> None:
 
 def test_a_lost_reply(client: redis.Redis) -> None:
     """The item is new for the one who asks again, and receipts last no longer than items."""
-    losing = Losing(client)
+    losing = LosingClient(client)
     f = make(losing, window=60)
     f.add("x")
     losing.lose = ["lost"]
@@ -189,7 +186,7 @@ def test_claims(client: redis.Redis, bloom: Any) -> None:
     claim = f.claim("a")
     bloom.wait(claim.commit())
     assert f.claim("a").state == "done"
-    wait_until(lambda: f.claim("a").state == "claimed")
+    wait_until("the item can be claimed", lambda: f.claim("a").state == "claimed")
 
 
 @pytest.mark.parametrize("lost", ["seen", "{seen}:layer:0"])
@@ -293,4 +290,4 @@ def test_at_least_and_at_most(server: Server) -> None:
         assert len(watch.told) > 9_000
         assert watch.kept > 10_000
         assert watch.gone > 10_000
-        wait_until(lambda: client.dbsize() == 0)
+        wait_until("every key expires", lambda: client.dbsize() == 0)

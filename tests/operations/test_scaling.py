@@ -21,7 +21,7 @@ from bloomredis import (
     OutcomeUnknownError,
     ScalingBloomFilter,
 )
-from tests.protocol.test_receipts import Losing
+from tests.support.losing import LosingClient
 from tests.support.racing import flushing_scripts, race_processes, race_threads, winners
 from tests.support.servers import Server
 
@@ -102,7 +102,7 @@ def test_a_layer_that_filled_up_meanwhile(client: redis.Redis) -> None:
 @pytest.mark.parametrize("fate", ["lost", "never"])
 def test_a_lost_reply_and_a_layer_later(client: redis.Redis, fate: str) -> None:
     """The answer owed is found although the item is packed for more layers than when it was sent."""
-    losing = Losing(client)
+    losing = LosingClient(client)
     f = make(losing)
     f.add_many(items(90))
     losing.lose = [fate]
@@ -119,7 +119,7 @@ def test_a_lost_reply_and_a_layer_later(client: redis.Redis, fate: str) -> None:
 
 def test_a_call_that_comes_twice_across_a_limit(client: redis.Redis) -> None:
     """What is re-sent after the layer is full, and another begun, is answered from its receipt."""
-    losing = Losing(client)
+    losing = LosingClient(client)
     f = make(losing)
     f.add_many(items(99))
     losing.sent.clear()

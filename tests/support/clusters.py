@@ -6,7 +6,6 @@ import random
 import signal
 import socket
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ import redis
 from redis.cluster import ClusterNode
 from redis.crc import key_slot
 
+from tests.support import waiting
 from tests.support.servers import Server
 
 SLOTS = 16384
-PATIENCE = 30.0
 NODE_TIMEOUT = 1500
 """Milliseconds after which a silent node is suspected: short, and long enough for a busy machine."""
 
@@ -32,14 +31,14 @@ OPTIONS = (
 
 
 def wait_until(what: str, condition: Callable[[], object]) -> None:
-    """Poll a condition, to which a node that does not answer does not measure up."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    """Poll a condition, which a node that does not answer does not fulfil."""
+
+    def holds() -> object:
         with suppress(redis.ConnectionError, redis.ResponseError):
-            if condition():
-                return
-        assert time.monotonic() < deadline, f"it did not come to pass in {PATIENCE} s that {what}"
-        time.sleep(0.02)  # polling a condition, with a deadline
+            return condition()
+        return False
+
+    waiting.wait_until(what, holds)
 
 
 @contextmanager
