@@ -11,8 +11,8 @@ import sys
 import typer
 
 from bloomredis.cli.dedupe import dedupe
-from bloomredis.cli.demo import demo
-from bloomredis.cli.doctor import doctor
+from bloomredis.cli.demo.command import demo
+from bloomredis.cli.doctor.command import doctor
 from bloomredis.cli.info import info
 from bloomredis.cli.plan import plan
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError

@@ -11,8 +11,9 @@ from typing import ClassVar, Final, SupportsIndex
 from mmh3 import hash64
 
 from bloomredis.bits import sizing
-from bloomredis.compat import _murmur3
-from bloomredis.compat._bitmap import Bitmap, half_full, remainders
+from bloomredis.compat.bitmap import Bitmap, half_full
+from bloomredis.compat.hashes import murmur3
+from bloomredis.compat.hashes.longs import remainders
 
 PROBES: Final = 14
 _SUFFIXES: Final = tuple(bytes([i]) for i in range(PROBES))
@@ -43,7 +44,7 @@ class GoZero(Bitmap):
         )
 
     def _pack_block(self, items: Sequence[str | bytes]) -> bytes:
-        rows = _murmur3.suffixed(items, PROBES)
+        rows = murmur3.suffixed(items, PROBES)
         if rows is None:
             return super().pack(items)
         return remainders(rows, self.num_bits).T.astype("<u4", order="C").tobytes()

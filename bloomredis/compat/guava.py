@@ -17,8 +17,9 @@ from mmh3 import hash64
 
 from bloomredis.bits import sizing
 from bloomredis.bits.encoding import Item
-from bloomredis.compat import _java, _longs
-from bloomredis.compat._bitmap import MAX_BITS, half_full, remainders, reversed_bits
+from bloomredis.compat.bitmap import MAX_BITS, half_full, reversed_bits
+from bloomredis.compat.hashes import java, longs
+from bloomredis.compat.mitz64 import Mitz64
 
 STRATEGIES: Final = ("MITZ_32", "MITZ_64")
 """By the ordinal that the stream begins with; Guava's own names have MURMUR128_ before them."""
@@ -28,7 +29,7 @@ _LONGS_IN_A_KEY: Final = MAX_BITS // 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guava(_longs.Mitz64):
+class Guava(Mitz64):
     """A filter with one of Guava's strategies, on MurmurHash3 x64 128.
 
     MITZ_64, Guava's default: probe i is ((h1 + i h2) & Long.MAX_VALUE) % num_bits, i from 0.
@@ -52,7 +53,7 @@ class Guava(_longs.Mitz64):
     def encode(self, item: Item) -> bytes:
         """Return the bytes that stand for `item`; `TypeError` for what is no str, bytes or int."""
         if not isinstance(item, int) or isinstance(item, bool):
-            return _java.utf8(item)
+            return java.utf8(item)
         try:
             return struct.pack("<q", item)
         except struct.error:
@@ -71,15 +72,15 @@ class Guava(_longs.Mitz64):
         """Return the offsets of all encoded items as little-endian u32, item after item."""
         if self.strategy == "MITZ_64":
             return super().pack(items)
-        halves = _longs.murmurs(items)[:, 0].copy().view("<u4").reshape(-1, 2)
+        halves = longs.murmurs(items)[:, 0].copy().view("<u4").reshape(-1, 2)
         sums = halves[:, :1] + halves[:, 1:] * np.arange(1, self.num_hashes + 1, dtype=np.uint32)
-        np.invert(sums, out=sums, where=sums > _java.MAX_INT)
-        return remainders(sums.astype(np.uint64), self.num_bits).astype("<u4").tobytes()
+        np.invert(sums, out=sums, where=sums > java.MAX_INT)
+        return longs.remainders(sums.astype(np.uint64), self.num_bits).astype("<u4").tobytes()
 
 
 def optimal_num_bits(capacity: int, error_rate: float) -> int:
     """Bits before rounding: (long) (-n ln p / (ln 2)^2), a capacity of 0 counting as 1."""
-    return _java.to_long(_java.bits_needed(capacity or 1, error_rate))
+    return java.to_long(java.bits_needed(capacity or 1, error_rate))
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
@@ -89,12 +90,12 @@ def num_bits(capacity: int, error_rate: float) -> int:
 
 def num_hashes_from_size(capacity: int, error_rate: float) -> int:
     """Hashes an item as Guava 31.1 and before compute them: max(1, round(m / n ln 2)), m truncated."""
-    return _java.hashes_needed(capacity or 1, optimal_num_bits(capacity, error_rate))
+    return java.hashes_needed(capacity or 1, optimal_num_bits(capacity, error_rate))
 
 
 def num_hashes_from_rate(error_rate: float) -> int:
     """Hashes an item as Guava 33.4.6 computes them: max(1, round(-ln p / ln 2))."""
-    return max(1, _java.rounded_int(-math.log(error_rate) / math.log(2)))
+    return max(1, java.rounded_int(-math.log(error_rate) / math.log(2)))
 
 
 def guava(
@@ -134,18 +135,18 @@ def read_guava(data: bytes) -> tuple[Guava, bytes]:
     """
     if len(data) < _HEAD.size:
         raise ValueError(f"a Guava filter has at least {_HEAD.size} bytes, not {len(data)}")
-    ordinal, hashes, longs = _HEAD.unpack_from(data)
+    ordinal, hashes, count = _HEAD.unpack_from(data)
     if not 0 <= ordinal < len(STRATEGIES):
         raise ValueError(f"strategy ordinal {ordinal} is none of 0 to {len(STRATEGIES) - 1}: no Guava filter")
     if not hashes:
         raise ValueError("a Guava filter has at least 1 hash, not 0")
-    if not 1 <= longs <= _LONGS_IN_A_KEY:
-        raise ValueError(f"{longs} longs of bits: one key holds 1 to {_LONGS_IN_A_KEY}")
-    if len(data) != _HEAD.size + 8 * longs:
-        raise ValueError(f"{longs} longs of bits need {_HEAD.size + 8 * longs} bytes, not {len(data)}")
-    capacity, error_rate = half_full(64 * longs, hashes)
+    if not 1 <= count <= _LONGS_IN_A_KEY:
+        raise ValueError(f"{count} longs of bits: one key holds 1 to {_LONGS_IN_A_KEY}")
+    if len(data) != _HEAD.size + 8 * count:
+        raise ValueError(f"{count} longs of bits need {_HEAD.size + 8 * count} bytes, not {len(data)}")
+    capacity, error_rate = half_full(64 * count, hashes)
     layout = Guava(
-        num_bits=64 * longs,
+        num_bits=64 * count,
         num_hashes=hashes,
         capacity=capacity,
         error_rate=error_rate,

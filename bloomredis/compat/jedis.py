@@ -9,8 +9,8 @@ from typing import ClassVar, SupportsIndex
 
 from bloomredis.bits import sizing
 from bloomredis.bits.encoding import Item
-from bloomredis.compat import _java
-from bloomredis.compat._longs import Mitz64
+from bloomredis.compat.hashes import java
+from bloomredis.compat.mitz64 import Mitz64
 
 
 class Jedis(Mitz64):
@@ -28,17 +28,17 @@ class Jedis(Mitz64):
 
     def encode(self, item: Item) -> bytes:
         """Return the bytes that stand for `item`; `TypeError` for what is no str, bytes or int."""
-        return _java.utf8(item)
+        return java.utf8(item)
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
     """Bits of a filter: (int) (-n ln p / (ln 2)^2), which stops at 2^31 - 1."""
-    return _java.to_int(_java.bits_needed(capacity, error_rate))
+    return java.to_int(java.bits_needed(capacity, error_rate))
 
 
 def num_hashes(capacity: int, bits: int) -> int:
     """Hashes an item: max(1, round(m / n ln 2)); of a size that stopped at 2^31 - 1 too few for the rate."""
-    return _java.hashes_needed(capacity, bits)
+    return java.hashes_needed(capacity, bits)
 
 
 def jedis(capacity: SupportsIndex, error_rate: float) -> Jedis:
@@ -48,7 +48,7 @@ def jedis(capacity: SupportsIndex, error_rate: float) -> Jedis:
     error rate is then higher than `error_rate`.  Raises `ValueError` for what is no int in Java, for an
     error rate outside (0, 1), and for parameters that leave no bit.
     """
-    count = _java.int_capacity(capacity)
+    count = java.int_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
     bits = num_bits(count, rate)
     return Jedis(num_bits=bits, num_hashes=num_hashes(count, bits), capacity=count, error_rate=rate)

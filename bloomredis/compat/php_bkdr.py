@@ -15,7 +15,7 @@ from typing import ClassVar, Final, SupportsIndex
 from zlib import crc32
 
 from bloomredis.bits import sizing
-from bloomredis.compat._bitmap import MAX_BITS, Bitmap, half_full
+from bloomredis.compat.bitmap import MAX_BITS, Bitmap, half_full
 
 _MASK: Final = 0x7FFFFFFF
 _MAX_PHP_INT: Final = 2**63 - 1

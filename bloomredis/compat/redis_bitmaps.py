@@ -10,8 +10,8 @@ from typing import ClassVar, SupportsIndex
 
 from bloomredis.bits import sizing
 from bloomredis.bits.encoding import Item
-from bloomredis.compat import _java
-from bloomredis.compat._longs import Mitz64
+from bloomredis.compat.hashes import java
+from bloomredis.compat.mitz64 import Mitz64
 
 
 class RedisBitmaps(Mitz64):
@@ -25,7 +25,7 @@ class RedisBitmaps(Mitz64):
 
     def encode(self, item: Item) -> bytes:
         """Return the bytes that stand for `item`; `TypeError` for what is no str, bytes or int."""
-        return _java.utf8(item)
+        return java.utf8(item)
 
     def link_key(self, name: str, cursor: int) -> str:
         """Return the key of one bitmap of the chain; the original's chain is named `bloomfilter`."""
@@ -41,7 +41,7 @@ class RedisBitmaps(Mitz64):
 
 def optimal_num_bits(capacity: int, error_rate: float) -> int:
     """Bits before rounding: (long) (-n ln p / (ln 2)^2)."""
-    return _java.to_long(_java.bits_needed(capacity, error_rate))
+    return java.to_long(java.bits_needed(capacity, error_rate))
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
@@ -51,7 +51,7 @@ def num_bits(capacity: int, error_rate: float) -> int:
 
 def num_hashes(capacity: int, optimal_bits: int) -> int:
     """Hashes an item: max(1, round(m / n ln 2)), m not rounded up."""
-    return _java.hashes_needed(capacity, optimal_bits)
+    return java.hashes_needed(capacity, optimal_bits)
 
 
 def redis_bitmaps(capacity: SupportsIndex, error_rate: float) -> RedisBitmaps:

@@ -16,8 +16,8 @@ from mmh3 import hash64
 
 from bloomredis.bits import encoding, sizing
 from bloomredis.bits.encoding import Item
-from bloomredis.compat import _java, _longs
-from bloomredis.compat._bitmap import Bitmap
+from bloomredis.compat.bitmap import Bitmap
+from bloomredis.compat.hashes import java, longs
 
 
 @cache
@@ -33,7 +33,7 @@ def _city_hash() -> Callable[[bytes], int]:
 
 
 @lru_cache(maxsize=256)
-def _steps(hashes: int) -> _longs.Steps:
+def _steps(hashes: int) -> longs.Steps:
     return tuple((1, i, i * i) for i in range(hashes))
 
 
@@ -68,24 +68,24 @@ class RedisTemplate(Bitmap):
     def probes(self, encoded: bytes) -> list[int]:
         """Return the bits of an encoded item in probe order."""
         h1 = hash64(encoded, signed=False)[0]
-        return _longs.probes(h1, _city_hash()(encoded), _steps(self.num_hashes), self.num_bits)
+        return longs.probes(h1, _city_hash()(encoded), _steps(self.num_hashes), self.num_bits)
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the offsets of all encoded items as little-endian u32, item after item."""
         encoded = cast("Sequence[bytes]", items)
-        hashes = _longs.murmurs(encoded).copy()
+        hashes = longs.murmurs(encoded).copy()
         hashes[:, 1] = np.fromiter(map(_city_hash(), encoded), dtype=np.uint64, count=len(encoded))
-        return _longs.packed_probes(hashes, _steps(self.num_hashes), self.num_bits)
+        return longs.packed_probes(hashes, _steps(self.num_hashes), self.num_bits)
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
     """Bits of a filter: (long) (-n ln p / (ln 2)^2), p being a 32-bit float."""
-    return _java.to_long(_java.bits_needed(capacity, _java.to_float32(error_rate)))
+    return java.to_long(java.bits_needed(capacity, java.to_float32(error_rate)))
 
 
 def num_hashes(capacity: int, bits: int) -> int:
     """Hashes an item: (int) round(m / n ln 2), which may be 0."""
-    return _java.rounded_int(_java.divided(float(bits), capacity) * math.log(2))
+    return java.rounded_int(java.divided(float(bits), capacity) * math.log(2))
 
 
 def redis_template(capacity: SupportsIndex, error_rate: float) -> RedisTemplate:
@@ -96,7 +96,7 @@ def redis_template(capacity: SupportsIndex, error_rate: float) -> RedisTemplate:
     says of every item that it is there.
     """
     _city_hash()
-    count = _java.int_capacity(capacity)
+    count = java.int_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
     bits = num_bits(count, rate)
     return RedisTemplate(num_bits=bits, num_hashes=num_hashes(count, bits), capacity=count, error_rate=rate)

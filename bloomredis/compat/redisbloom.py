@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
-from bloomredis.compat import _murmur2
-from bloomredis.compat._bitmap import Bitmap, reversed_bits
+from bloomredis.compat.bitmap import Bitmap, reversed_bits
+from bloomredis.compat.hashes import murmur2
 from bloomredis.protocol.keys import beside
 
 NOROUND: Final = 1
@@ -50,7 +50,7 @@ class RedisBloom(Bitmap):
 
     def probes(self, encoded: bytes) -> list[int]:
         """Return the bits of an encoded item in probe order."""
-        a, b = (_murmur2.chained64 if self.hash_bits == 64 else _murmur2.chained32)(encoded)
+        a, b = (murmur2.chained64 if self.hash_bits == 64 else murmur2.chained32)(encoded)
         modulus = self.modulus
         return [((a + i * b) & _MASK) % modulus for i in range(self.num_hashes)]
 

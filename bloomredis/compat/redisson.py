@@ -13,15 +13,15 @@ from typing import ClassVar, Final, SupportsIndex
 
 from bloomredis.bits import sizing
 from bloomredis.bits.encoding import Item
-from bloomredis.compat import _highwayhash, _java, _longs
-from bloomredis.compat._bitmap import Bitmap
+from bloomredis.compat.bitmap import Bitmap
+from bloomredis.compat.hashes import highwayhash, java, longs
 
 _KEY: Final = (0x9E3779B97F4A7C15, 0xF39CC0605CEDC834, 0x1082276BF3A27251, 0xF86C6A11D0C18E95)
-_MAX_SIZE: Final = 2 * _java.MAX_INT
+_MAX_SIZE: Final = 2 * java.MAX_INT
 
 
 @lru_cache(maxsize=256)
-def _steps(hashes: int) -> _longs.Steps:
+def _steps(hashes: int) -> longs.Steps:
     # The walk starts at h1 and adds h2, h1, h2, ... by turns.
     return tuple((1 + i // 2, (i + 1) // 2, 0) for i in range(hashes))
 
@@ -43,18 +43,18 @@ class Redisson(Bitmap):
 
     def encode(self, item: Item) -> bytes:
         """Return the bytes that stand for `item`; `TypeError` for what is no str, bytes or int."""
-        return _java.utf8(item)
+        return java.utf8(item)
 
     def probes(self, encoded: bytes) -> list[int]:
         """Return the bits of an encoded item in probe order."""
-        h1, h2 = _highwayhash.hash128(encoded, _KEY)
-        return _longs.probes(h1, h2, _steps(self.num_hashes), self.num_bits)
+        h1, h2 = highwayhash.hash128(encoded, _KEY)
+        return longs.probes(h1, h2, _steps(self.num_hashes), self.num_bits)
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the offsets of all encoded items as little-endian u32, item after item."""
         encoded = [item.encode() if isinstance(item, str) else item for item in items]
-        hashes = _highwayhash.hashes128(encoded, _KEY)
-        return _longs.packed_probes(hashes, _steps(self.num_hashes), self.num_bits)
+        hashes = highwayhash.hashes128(encoded, _KEY)
+        return longs.packed_probes(hashes, _steps(self.num_hashes), self.num_bits)
 
     def config_key(self, name: str) -> str:
         """Return the key of the config hash; a name with braces keeps its own hash tag."""
@@ -70,7 +70,7 @@ class Redisson(Bitmap):
             "size": str(self.num_bits),
             "hashIterations": str(self.num_hashes),
             "expectedInsertions": str(self.capacity),
-            "falseProbability": _java.double_text(self.error_rate),
+            "falseProbability": java.double_text(self.error_rate),
         }
 
 
@@ -79,7 +79,7 @@ def num_bits(capacity: int, error_rate: float) -> int:
 
     Raises `ValueError` where Redisson refuses: no bit, or more than 2 (2^31 - 1).
     """
-    bits = _java.to_long(_java.bits_needed(capacity, error_rate))
+    bits = java.to_long(java.bits_needed(capacity, error_rate))
     if bits == 0:
         raise ValueError(f"capacity {capacity} at error_rate {error_rate} makes a size of 0; lower the rate")
     if bits > _MAX_SIZE:
@@ -92,7 +92,7 @@ def num_bits(capacity: int, error_rate: float) -> int:
 
 def num_hashes(capacity: int, bits: int) -> int:
     """Hashes an item: max(1, round(m / n ln 2))."""
-    return _java.hashes_needed(capacity, bits)
+    return java.hashes_needed(capacity, bits)
 
 
 def redisson(capacity: SupportsIndex, error_rate: float) -> Redisson:

@@ -26,7 +26,8 @@ from hypothesis import strategies as st
 
 import bloomredis as library
 from bloomredis import BloomFilter
-from bloomredis.cli import lines, race
+from bloomredis.cli import lines
+from bloomredis.cli.demo import race
 from bloomredis.cli.server import redacted
 from bloomredis.stored.header import KINDS
 from tests.support.servers import Server

@@ -13,11 +13,11 @@ import pytest
 import redis
 
 from bloomredis import BloomFilter
-from bloomredis.cli import keeping, serving
-from bloomredis.cli.checkup import checkup
-from bloomredis.cli.facts import Facts, gather
-from bloomredis.cli.findings import Finding, Severity
-from bloomredis.cli.rights import NEEDED, Rights
+from bloomredis.cli.doctor import keeping, serving
+from bloomredis.cli.doctor.checkup import checkup
+from bloomredis.cli.doctor.facts import Facts, gather
+from bloomredis.cli.doctor.findings import Finding, Severity
+from bloomredis.cli.doctor.rights import NEEDED, Rights
 from bloomredis.embedded import connect
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
 from bloomredis.stored import planning

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from bloomredis import compat
 from bloomredis.bits.encoding import Item
-from bloomredis.compat import _highwayhash, _java, _murmur2, _murmur3
-from bloomredis.compat._bitmap import Bitmap
+from bloomredis.compat.bitmap import Bitmap
 from bloomredis.compat.guava import Guava, num_hashes_from_rate, num_hashes_from_size, read_guava, write_guava
 from bloomredis.compat.guava import num_bits as guava_bits
 from bloomredis.compat.guava import optimal_num_bits as guava_optimum
+from bloomredis.compat.hashes import highwayhash, java, murmur2, murmur3
 from bloomredis.compat.jedis import num_bits as jedis_bits
 from bloomredis.compat.jedis import num_hashes as jedis_hashes
 from bloomredis.compat.php_bkdr import num_partitions, seeds
@@ -203,7 +203,7 @@ def test_redis_template_sizes() -> None:
     """Every row of sizes comes out, with the rate rounded to 32 bits."""
     for row in vectors("redis_template")["sizing"]:
         n, p = row["capacity"], row["error_rate"]
-        assert _java.to_float32(p) == row["error_rate_as_float32"], row
+        assert java.to_float32(p) == row["error_rate_as_float32"], row
         bits = template_bits(n, p)
         assert (bits, template_hashes(n, bits)) == (row["num_bits"], row["num_hashes"]), row
         refused_or_equal(compat.redis_template, row)
@@ -265,13 +265,13 @@ def test_highwayhash() -> None:
     items = [bytes.fromhex(row["bytes_hex"]) for row in rows]
     expected = [(int(row["hash128_0"], 16), int(row["hash128_1"], 16)) for row in rows]
     for row, item, halves in zip(rows, items, expected, strict=True):
-        assert _highwayhash.hash128(item, _KEY) == halves, row
-    assert _highwayhash.hashes128(items * 20, _KEY).tolist() == [list(halves) for halves in expected * 20]
+        assert highwayhash.hash128(item, _KEY) == halves, row
+    assert highwayhash.hashes128(items * 20, _KEY).tolist() == [list(halves) for halves in expected * 20]
 
 
 def test_murmur2() -> None:
     """MurmurHash2 and MurmurHash64A give the recorded pairs."""
-    functions = {"MurmurHash2": _murmur2.chained32, "MurmurHash64A": _murmur2.chained64}
+    functions = {"MurmurHash2": murmur2.chained32, "MurmurHash64A": murmur2.chained64}
     for case in vectors("redisbloom")["cases"]:
         item = element(case)
         data = item.encode() if isinstance(item, str) else bytes.fromhex(case["element"])
@@ -347,7 +347,7 @@ def test_go_zero_batches_of_any_lengths_and_sizes(items: list[bytes], bits: int)
 def test_long_items_in_a_go_zero_batch() -> None:
     """An item too long for the shared way has the same bits."""
     layout = compat.go_zero(1000)
-    items = [b"x" * (_murmur3._LONGEST + extra) for extra in (-1, 0, 1)]
+    items = [b"x" * (murmur3._LONGEST + extra) for extra in (-1, 0, 1)]
     assert layout.pack(items) == b"".join(map(layout.pack_one, items))
 
 
@@ -355,8 +355,8 @@ def test_long_items_in_a_go_zero_batch() -> None:
 def test_highwayhash_batches_of_any_lengths(items: list[bytes], size: int) -> None:
     """The way of numpy and that of ints agree, among alike items and among others."""
     items += [bytes([i]) * size for i in range(12)]
-    singly = [list(_highwayhash.hash128(item, _KEY)) for item in items]
-    assert _highwayhash.hashes128(items, _KEY).tolist() == singly
+    singly = [list(highwayhash.hash128(item, _KEY)) for item in items]
+    assert highwayhash.hashes128(items, _KEY).tolist() == singly
 
 
 @NAMED
@@ -460,15 +460,15 @@ def test_redissons_config() -> None:
 )
 def test_doubles_are_printed_as_java_does(number: float, text: str) -> None:
     """The examples are of `Double.toString`."""
-    assert _java.double_text(number) == text
+    assert java.double_text(number) == text
 
 
 @pytest.mark.parametrize(
     ("cast", "results"),
     [
-        (_java.to_long, [0, 2**63 - 1, -(2**63), 2, -2, 4294967295]),
-        (_java.to_int, [0, 2**31 - 1, -(2**31), 2, -2, 2**31 - 1]),
-        (_java.rounded_int, [0, -1, 0, 3, -2, -1]),
+        (java.to_long, [0, 2**63 - 1, -(2**63), 2, -2, 4294967295]),
+        (java.to_int, [0, 2**31 - 1, -(2**31), 2, -2, 2**31 - 1]),
+        (java.rounded_int, [0, -1, 0, 3, -2, -1]),
     ],
 )
 def test_casts_are_javas(cast: Callable[[float], int], results: list[int]) -> None:
@@ -683,7 +683,7 @@ def test_any_bytes_are_a_dump_or_refused(header: bytes, data: bytes) -> None:
 def test_a_system_does_no_io() -> None:
     """The modules of the systems import nothing but arithmetic: no client, no driver, no socket."""
     allowed = {"bloomredis", "numpy", "mmh3", "cityhash", *sys.stdlib_module_names} - {"socket", "asyncio"}
-    for path in set(Path(compat.__file__).parent.glob("*.py")) - {Path(compat.__file__)}:
+    for path in set(Path(compat.__file__).parent.rglob("*.py")) - {Path(compat.__file__)}:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom):
                 assert (node.module or "").split(".")[0] in allowed, path

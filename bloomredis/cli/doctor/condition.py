@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from bloomredis.cli.facts import Facts
-from bloomredis.cli.findings import Finding, Findings, Severity
+from bloomredis.cli.doctor.facts import Facts
+from bloomredis.cli.doctor.findings import Finding, Findings, Severity
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError, ServerRefusedError
 from bloomredis.stored.base import Description
 from bloomredis.stored.planning import expected_error_rate

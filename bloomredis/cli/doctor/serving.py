@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bloomredis.cli.facts import Facts
-from bloomredis.cli.findings import Finding, Findings, Severity
+from bloomredis.cli.doctor.facts import Facts
+from bloomredis.cli.doctor.findings import Finding, Findings, Severity
 from bloomredis.protocol.keys import beside
 
 SLOW: Final = 0.005  # seconds

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bloomredis import arguments
-from bloomredis.cli.findings import Finding, Severity
+from bloomredis.cli.doctor.findings import Finding, Severity
 from bloomredis.cli.output import write
 from bloomredis.cli.server import Url, connect, redacted
 from bloomredis.stored import planning
 
 if TYPE_CHECKING:
-    from bloomredis.cli.facts import Facts
+    from bloomredis.cli.doctor.facts import Facts
 
 FOUND = 1
 
@@ -46,8 +46,8 @@ def doctor(
     planned = planning.template(capacity, error_rate, None)
     if name is not None:
         arguments.name(name)
-    from bloomredis.cli.checkup import checkup  # noqa: PLC0415 - for --help to be quick
-    from bloomredis.cli.facts import gather  # noqa: PLC0415
+    from bloomredis.cli.doctor.checkup import checkup  # noqa: PLC0415 - for --help to be quick
+    from bloomredis.cli.doctor.facts import gather  # noqa: PLC0415
 
     facts = gather(connect(url), name, planned)
     found = checkup(facts)

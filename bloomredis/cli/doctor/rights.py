@@ -112,7 +112,7 @@ def _tried(client: Any, keys: Sequence[bytes]) -> list[str] | str:
 
 @cache
 def _script() -> str:
-    return (files("bloomredis.cli") / "rights.lua").read_text("utf-8")
+    return (files("bloomredis.cli.doctor") / "rights.lua").read_text("utf-8")
 
 
 def _filled(arguments: str, keys: Iterable[bytes]) -> list[str | bytes]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from bloomredis.cli import condition, keeping, serving
-from bloomredis.cli.facts import Facts
-from bloomredis.cli.findings import Finding, Findings
+from bloomredis.cli.doctor import condition, keeping, serving
+from bloomredis.cli.doctor.facts import Facts
+from bloomredis.cli.doctor.findings import Finding, Findings
 
 CHECKS: Final[tuple[Callable[[Facts], Findings], ...]] = (
     serving.lua,

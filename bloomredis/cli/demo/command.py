@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import typer
 
+from bloomredis.cli.demo.race import Race, RaceError, Result, run, stream
 from bloomredis.cli.output import write
-from bloomredis.cli.race import Race, RaceError, Result, run, stream
 from bloomredis.cli.server import Url, connect, redacted, scheme
 from bloomredis.cli.stopping import Stop
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from bloomredis.cli.facts import Facts
-from bloomredis.cli.findings import Finding, Findings, Severity
+from bloomredis.cli.doctor.facts import Facts
+from bloomredis.cli.doctor.findings import Finding, Findings, Severity
 from bloomredis.stored.base import Description
 
 LITTLE_SHARE: Final = 0.1  # of maxmemory; less than this is soon used up

@@ -13,16 +13,23 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from mmh3 import hash64
 from numpy.typing import NDArray
 
 from bloomredis.bits import hashing
-from bloomredis.compat._bitmap import Bitmap, remainders
 
 Words = NDArray[np.uint64]
 Steps = tuple[tuple[int, int, int], ...]
 MAX_LONG: Final = 2**63 - 1
 _BLOCK: Final = 4096  # items at a time: the temporaries stay in the processor's cache
+
+
+def remainders(numbers: Words, divisor: int) -> Words:
+    """Return `numbers` modulo `divisor`, in place."""
+    # Three times as fast as numpy's `%`, which divides one number at a time.
+    quotients = numbers // np.uint64(divisor)
+    quotients *= np.uint64(divisor)
+    numbers -= quotients
+    return numbers
 
 
 @lru_cache(maxsize=256)
@@ -52,16 +59,3 @@ def packed_probes(hashes: Words, steps: Steps, bits: int) -> bytes:
 def murmurs(items: Sequence[str | bytes]) -> Words:
     """Return MurmurHash3 x64 128 of all items: one row (h1, h2) an item."""
     return np.frombuffer(hashing.digests(items), dtype="<u8").reshape(-1, 2)
-
-
-class Mitz64(Bitmap):
-    """A layout with Guava's MITZ_64 arithmetic: MurmurHash3, h1 + i h2, the sign masked."""
-
-    def probes(self, encoded: bytes) -> list[int]:
-        """Return the bits of an encoded item in probe order."""
-        h1, h2 = hash64(encoded, signed=False)
-        return probes(h1, h2, mitz64(self.num_hashes), self.num_bits)
-
-    def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return the offsets of all encoded items as little-endian u32, item after item."""
-        return packed_probes(murmurs(items), mitz64(self.num_hashes), self.num_bits)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
-from bloomredis.cli.rights import Rights, one_line, rights
+from bloomredis.cli.doctor.rights import Rights, one_line, rights
 from bloomredis.drivers.sync import drive
 from bloomredis.errors import BloomError
 from bloomredis.stored.base import Description
