@@ -15,7 +15,7 @@ import typer
 
 from bloomredis import BloomFilter
 from bloomredis.cli.app import app
-from tests.cli.test_cli import COMMAND, ENVIRONMENT
+from tests.support.commands import COMMAND, ENVIRONMENT
 from tests.support.servers import Server
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # it is a group

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
 import pytest
 import redis
+import redis.asyncio
 
+import bloomredis.asyncio
 from bloomredis import BloomFilter
 from tests.support.racing import flushing_scripts, race_processes, race_threads, winners
 from tests.support.servers import Server
@@ -49,3 +52,35 @@ def test_creation_has_one_winner(server: Server) -> None:
     race_threads(lambda worker: [f[worker].add(f"{worker}")], 8)
     assert f[0].info().count == 8
     assert len({each.info().generation for each in f}) == 1
+
+
+def adds_every_way(url: str, items: Sequence[str], worker: int, *, name: str) -> list[bool]:
+    """Add all items: by threads of this process, or by its asyncio tasks, as the worker's number says."""
+    if worker % 2:
+        return asyncio.run(_adds_with_tasks(url, items, name))
+    with redis.Redis.from_url(url) as client:
+        f = BloomFilter(client, name, capacity=100_000, error_rate=1e-9, coalesce=bool(worker % 4))
+        told = race_threads(lambda _: [f.add(item) for item in items], 4)
+    return [any(answers) for answers in zip(*told, strict=True) if _at_most_one(answers)]
+
+
+async def _adds_with_tasks(url: str, items: Sequence[str], name: str) -> list[bool]:
+    async with redis.asyncio.Redis.from_url(url) as client:
+        f = bloomredis.asyncio.BloomFilter(client, name, capacity=100_000, error_rate=1e-9)
+
+        async def adds() -> list[bool]:
+            return [await f.add(item) for item in items]
+
+        told = await asyncio.gather(*(adds() for _ in range(8)))
+    return [any(answers) for answers in zip(*told, strict=True) if _at_most_one(answers)]
+
+
+def _at_most_one(answers: Sequence[bool]) -> bool:
+    assert sum(answers) <= 1
+    return True
+
+
+def test_threads_tasks_and_processes_race_fairly(server: Server) -> None:
+    """Mixed on one filter, they have one winner for every item."""
+    told = race_processes(partial(adds_every_way, name="mixed"), server.url, ITEMS, 4)
+    assert winners(told, ITEMS) == {1: len(ITEMS)}

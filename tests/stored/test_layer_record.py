@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +14,9 @@ from bloomredis.bits import layered
 from bloomredis.bits.sizing import MAX_BITS
 from bloomredis.stored import planning
 from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
+from tests.support.vectors import vectors
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "stacks.json").read_text())
+VECTORS = vectors("stacks")
 KINDS: dict[str, Any] = {"scaling": ScalingRecord, "rotating": RotatingRecord}
 
 

@@ -17,9 +17,12 @@ from redis.cluster import ClusterNode
 from redis.crc import key_slot
 
 from tests.support import waiting
-from tests.support.servers import Server
+from tests.support.servers import Server, binaries
 
 SLOTS = 16384
+SERVERS = [name for name in ("redis-6.2", "redis-8", "valkey-9") if name in binaries()]
+"""The servers that clusters are made of."""
+
 NODE_TIMEOUT = 1500
 """Milliseconds after which a silent node is suspected: short, and long enough for a busy machine."""
 
