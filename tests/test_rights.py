@@ -35,7 +35,7 @@ OPTIONS: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-6}
 SHORT: Final = {**OPTIONS, "min_replicas": 1, "replica_timeout": 0.01}  # there is none to wait for
 LOADED: Final = range(500)  # enough to be sent as whole segments
 HANDSHAKE: Final = {"auth", "hello", "select", "client|setinfo", "client|maint_notifications", "client"}
-"""What the clients send by themselves, which a server lets everybody do or they do without."""
+"""Commands that clients send by themselves; a server allows them to everybody, or clients do without."""
 
 
 class Watched:

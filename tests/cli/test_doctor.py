@@ -1,4 +1,4 @@
-"""What `bloomredis doctor` finds: scripted facts through the checks, and real servers through the command."""
+"""Findings of `bloomredis doctor`: scripted facts through the checks, real servers through the command."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ CRITICAL_OPTIONS = {
 @pytest.mark.parametrize(("options", "seen"), CRITICAL_OPTIONS.values(), ids=CRITICAL_OPTIONS)
 @pytest.mark.parametrize("binary", binaries().values(), ids=binaries())
 def test_a_bad_server(binary: str, options: tuple[str, ...], seen: str) -> None:
-    """What loses data or refuses calls stands first, and the exit status is 1."""
+    """A setting that loses data or refuses calls stands first, and the exit status is 1."""
     with running(binary, *LASTING, *options) as server:
         done = run_command(
             "doctor", "--url", server.url, "--capacity", 10_000_000, "--error-rate", 0.01, "--json"
@@ -230,7 +230,7 @@ PERSISTENCE = {
 @pytest.mark.parametrize(("options", "severity", "seen"), PERSISTENCE.values(), ids=PERSISTENCE)
 @pytest.mark.parametrize("binary", binaries().values(), ids=binaries())
 def test_persistence(binary: str, options: tuple[str, ...], severity: Severity, seen: str) -> None:
-    """What a crash loses is said as it is configured."""
+    """The finding says how much a crash would lose, as it is configured."""
     with running(binary, *options) as server:
         assert seen in said(look(server.url), severity)
 
@@ -268,7 +268,7 @@ def test_rights_are_those_of_the_readme() -> None:
 
 @pytest.mark.parametrize("more", [(), ("-acl",)], ids=["dry run", "tried"])
 def test_each_missing_right_is_named(server: Server, more: tuple[str, ...]) -> None:
-    """Whether ACL DRYRUN tells or a script tries; before 7.2 no script can try WAIT."""
+    """By ACL DRYRUN, or by a script that tries; before 7.2 no script can try WAIT."""
     with server.client() as client:
         version = tuple(int(part) for part in client.info("server")["redis_version"].split(".")[:2])
     for denied in (*NEEDED, "eval", "evalsha"):
@@ -348,17 +348,17 @@ def test_a_cluster() -> None:
 
 
 def test_fakeredis() -> None:
-    """What has neither INFO nor ACL is looked at as far as it goes."""
+    """A server with neither INFO nor ACL is examined as far as possible."""
     done = run_command("doctor", "--url", "memory://", "--name", "x", "--capacity", 10, "--error-rate", 0.1)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"unchecked  INFO is refused" in done.stdout
 
 
-def test_json(server: Server) -> None:
+def test_json(any_server: Server) -> None:
     """--json prints one object with the findings that the text has."""
-    printed = json.loads(run_command("doctor", "--url", server.url, "--json").stdout)
-    text = run_command("doctor", "--url", server.url).stdout.decode()
-    assert printed["url"] == server.url
+    printed = json.loads(run_command("doctor", "--url", any_server.url, "--json").stdout)
+    text = run_command("doctor", "--url", any_server.url).stdout.decode()
+    assert printed["url"] == any_server.url
     assert printed["server"] in text
     assert [f"{one['severity']:<9}  {one['seen']}" for one in printed["findings"]] == re.findall(
         r"^\w.*", text, re.MULTILINE

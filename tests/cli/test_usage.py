@@ -108,7 +108,7 @@ def test_without_typer() -> None:
 
 
 def test_help_is_frugal() -> None:
-    """What --help needs is little: no client library, no server, no progress bar."""
+    """`--help` needs little: no client library, no server, no progress bar."""
     program = (
         "import sys; sys.argv[1:] = ['--help']\n"
         "from bloomredis.cli import main\n"

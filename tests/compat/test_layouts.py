@@ -22,8 +22,6 @@ from bloomredis.compat.redisson import _KEY
 from tests.support.layouts import NAMED, unpacked
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-
-
 ITEMS = st.one_of(TEXT, TEXT.map(str.encode), st.integers(-(2**63), 2**63 - 1))
 
 
@@ -77,7 +75,7 @@ def test_mixed_batches(layout: Bitmap) -> None:
 @NAMED
 @pytest.mark.parametrize("item", [True, 1.5, None, ("a",)])
 def test_other_types_are_named(layout: Bitmap, item: Any) -> None:
-    """What is no item is a TypeError that names the type, alone and inside a batch."""
+    """Anything that is no item is a TypeError that names the type, alone and inside a batch."""
     with pytest.raises(TypeError, match=type(item).__name__):
         layout.offsets(item)
     with pytest.raises(TypeError, match=type(item).__name__):
@@ -127,7 +125,7 @@ def test_layouts_are_values(layout: Bitmap) -> None:
 
 
 def test_layouts_with_the_same_bits_are_equal() -> None:
-    """What a filter was made for does not count, where its bits lie does."""
+    """Capacity and error rate do not count, only where the bits lie."""
     layout = compat.guava(1000, 0.01)
     assert read_guava(write_guava(layout, b""))[0] == layout
     assert layout != compat.guava(1000, 0.01, strategy="MITZ_32")

@@ -81,7 +81,7 @@ def bloom_twin(client: redis.Redis) -> redis.Redis:
 
 
 def test_an_interrupted_batch_over_shards_loses_no_answer(client: redis.Redis) -> None:
-    """What other shards had answered is told when the rest is asked about again."""
+    """Answers of other shards are handed out when the rest is asked about again."""
     second = bloom_twin(client)
     layout = compat.php_bkdr(1_000_000, 8, servers=["first", "second"], partitions=2)
     f = BloomFilter([client, second], "seen", layout=layout)  # type: ignore[arg-type]  # several clients

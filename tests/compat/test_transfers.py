@@ -32,7 +32,7 @@ def stream(system: str, **parameters: Any) -> tuple[bytes, list[Any]]:
 
 @pytest.mark.parametrize("system", ["guava_mitz32", "guava_mitz64"])
 def test_guavas_bytes_come_in_and_go_out(bloom: Any, client: redis.Redis, system: str) -> None:
-    """What Guava wrote is a filter here, and comes back byte for byte; with more items Guava reads them."""
+    """Guava's bytes are a filter here, and come back byte for byte; with more items Guava reads them."""
     data, items = stream(system, capacity=3000, error_rate=0.03)
     made = from_guava(client, "seen", data)
     assert all(made.contains_many(items[::2]))

@@ -23,8 +23,6 @@ SYSTEMS = [
     "redisbloom",
     "redisson",
 ]
-
-
 CHUNK = 150
 
 

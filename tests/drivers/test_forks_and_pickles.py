@@ -62,7 +62,7 @@ def test_a_filter_pickles_without_its_client(any_server: Server, cls: Any) -> No
 
 
 def test_a_pickled_filter_still_notices_a_loss(any_server: Server) -> None:
-    """What it knew of the stored filter goes along."""
+    """Its knowledge of the stored filter goes along."""
     with any_server.client() as client:
         f = make(client)
         f.add("a")

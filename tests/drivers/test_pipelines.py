@@ -20,38 +20,38 @@ def make(client: Any, **options: Any) -> BloomFilter:
 
 @pytest.mark.parametrize("transaction", [True, False])
 def test_a_pipeline_after_script_flush(client: redis.Redis, transaction: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """1,000 queued adds give 1,000 right answers on a server that knows no script, every time."""
+    """500 queued adds give 500 right answers on a server that knows no script, every time."""
     f = make(client)
     f.reserve()
     pipe = client.pipeline(transaction=transaction)
     for round_ in range(2):
         client.script_flush()
-        for i in range(1000):
+        for i in range(500):
             f.queue_add(pipe, f"{round_}-{i // 2}")
         pipe.set("other", "x")
         f.queue_contains(pipe, f"{round_}-0")
         f.queue_contains(pipe, "absent")
-        assert pipe.execute() == [*[1, 0] * 500, True, 1, 0]
-    assert f.info().count == 1000
+        assert pipe.execute() == [*[1, 0] * 250, True, 1, 0]
+    assert f.info().count == 500
 
 
-def test_pipelines_share_lanes(client: redis.Redis) -> None:
+def test_pipelines_share_lanes(any_client: redis.Redis) -> None:
     """Receipts are bounded by the longest pipeline, not by the number of calls."""
-    f = make(client)
+    f = make(any_client)
     f.reserve()
     for round_ in range(5):
-        pipe = client.pipeline()
+        pipe = any_client.pipeline()
         for i in range(10):
             f.queue_add(pipe, f"{round_}-{i}")
         pipe.execute()
         del pipe
-    assert client.dbsize() <= 1 + 20
+    assert any_client.dbsize() <= 1 + 20
 
 
-def test_a_watching_pipeline_is_refused(client: redis.Redis) -> None:
+def test_a_watching_pipeline_is_refused(any_client: redis.Redis) -> None:
     """It would execute at once; the message says what to call first."""
-    f = make(client)
-    with client.pipeline() as pipe:
+    f = make(any_client)
+    with any_client.pipeline() as pipe:
         pipe.watch("other")  # type: ignore[no-untyped-call]  # redis-py has it so
         with pytest.raises(ValueError, match="multi"):
             f.queue_add(pipe, "a")

@@ -30,7 +30,7 @@ def test_a_filter_works_in(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["memory://", "embedded://", "redis://localhost", "unix:///socket"])
 def test_options_reach_the_client(url: str) -> None:
-    """What connect() is given besides the URL is passed to redis-py."""
+    """Options of connect() besides the URL are passed to redis-py."""
     client = connect(url, decode_responses=True)
     assert client.connection_pool.connection_kwargs["decode_responses"] is True
 

@@ -40,7 +40,7 @@ def test_every_add_counts(bloom: Any, client: redis.Redis) -> None:
 
 
 def test_a_refused_removal_changes_nothing(bloom: Any, client: redis.Redis) -> None:
-    """What is not in leaves every byte as it was."""
+    """Removing an item that is not in leaves every byte as it was."""
     f = make(bloom, client)
     f.add("a")
     before = client.get("seen")
@@ -137,14 +137,14 @@ def test_the_other_calls(bloom: Any, client: redis.Redis) -> None:
     assert f.delete()
 
 
-def test_a_copy_is_refused(bloom: Any, client: redis.Redis) -> None:
-    """What a copy says is there might have been removed."""
+def test_a_copy_is_refused(bloom: Any, any_client: redis.Redis) -> None:
+    """An item that a copy has might have been removed."""
     with pytest.raises(TypeError, match="may have been removed"):
-        make(bloom, client).snapshot()
+        make(bloom, any_client).snapshot()
     with pytest.raises(TypeError, match="local_cache"):
-        make(bloom, client, local_cache=True)
+        make(bloom, any_client, local_cache=True)
     with pytest.raises(TypeError, match="layout"):
-        make(bloom, client, layout="blocked")
+        make(bloom, any_client, layout="blocked")
 
 
 def test_a_lost_filter_is_noticed(bloom: Any, client: redis.Redis) -> None:
@@ -172,11 +172,11 @@ def test_another_kind_is_a_mismatch(bloom: Any, client: redis.Redis, stored: str
     assert "a" in bloom.open(client, "seen", kind=stored)
 
 
-def test_other_parameters_are_a_mismatch(bloom: Any, client: redis.Redis) -> None:
+def test_other_parameters_are_a_mismatch(bloom: Any, any_client: redis.Redis) -> None:
     """The message names the class that opens what is stored."""
-    make(bloom, client).add("a")
+    make(bloom, any_client).add("a")
     with pytest.raises(FilterMismatchError, match=r"1000, not 2000.*CountingBloomFilter\.open"):
-        make(bloom, client, capacity=2000).add("a")
+        make(bloom, any_client, capacity=2000).add("a")
 
 
 def test_the_largest_filter() -> None:

@@ -13,16 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from bloomredis.stored import planning
 from tests.support.counting import MOST, make, stored_counters
+from tests.support.sizes import examples
 
 FEW = [f"{i}" for i in range(8)]
-
-
 WORKERS = st.sampled_from([0, 1])
-
-
 ANY = st.sampled_from(FEW)
-
-
 TINY: dict[str, Any] = {"capacity": 5, "error_rate": 0.2}
 
 
@@ -99,12 +94,13 @@ class Machine(RuleBasedStateMachine):
         assert int.from_bytes(count) == self.items.total()
 
 
-def test_a_model_agrees(bloom: Any, client: redis.Redis) -> None:
+@examples()
+def test_a_model_agrees(bloom: Any, client: redis.Redis, examples: int) -> None:
     """Whatever is added and removed, in any order: never a false negative, and every counter is right."""
     run_state_machine_as_test(
         lambda: Machine(bloom, client),  # type: ignore[arg-type]  # any factory, says its documentation
         settings=settings(
-            max_examples=60,
+            max_examples=examples,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -38,7 +38,7 @@ def left(items: Sequence[str], workers: int) -> Counter[str]:
 
 
 def test_threads_add_and_remove(server: Server) -> None:
-    """What many threads leave is what they added less what they removed, their calls travelling together."""
+    """Threads that share round trips leave what they added less what they removed."""
     with server.client() as client:
         f = counting(client, coalesce=True)
         race_threads(lambda worker: add_and_remove(f, ITEMS, worker), 4)

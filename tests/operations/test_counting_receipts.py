@@ -42,7 +42,7 @@ def assert_counted(lossy: LosingClient, *items: str) -> None:
 
 @pytest.mark.parametrize("verb", ["add", "remove"])
 def test_the_same_bytes_count_once(lossy: LosingClient, verb: str) -> None:
-    """What redis-py re-sends after a lost reply is answered as at first, and changes nothing."""
+    """A call that redis-py sends again after a lost reply is answered as at first, and changes nothing."""
     assert getattr(counting(lossy), verb)("a") == (verb == "remove")
     again = lossy.client.execute_command(*lossy.sent[-1])
     assert again == (verb == "remove")
@@ -172,7 +172,7 @@ def test_an_add_leaves_a_removal_in_doubt(lossy: LosingClient, fate: str) -> Non
 
 @pytest.mark.parametrize("emptied", ["clear", "delete"])
 def test_a_doubt_ends_with_the_filter(lossy: LosingClient, emptied: str) -> None:
-    """What was in doubt before this object emptied the filter is no answer after it."""
+    """Answers that were pending before this object emptied the filter are not handed out after it."""
     f = counting(lossy)
     f.reserve()
     lossy.lose = ["lost", "lost"]
@@ -220,8 +220,6 @@ def test_a_pickled_filter_removes(client: redis.Redis) -> None:
 
 
 RETRIES: dict[str, dict[str, Any]] = {"as the client has it": {}, "none": {"retry": Retry(NoBackoff(), 0)}}
-
-
 CALLS: list[tuple[str, str]] = [
     call
     for i in range(150)

@@ -1,4 +1,4 @@
-"""What a filter does when the server refuses, loses the filter, or has too few replicas."""
+"""A server that refuses, loses the filter, or has too few replicas."""
 
 from __future__ import annotations
 
@@ -81,24 +81,24 @@ def test_a_lost_filter_is_made_anew(
     assert f.contains("a")
 
 
-def test_a_callable_decides_about_a_loss(bloom: Any, client: redis.Redis) -> None:
+def test_a_callable_decides_about_a_loss(bloom: Any, any_client: redis.Redis) -> None:
     """It is given the error; if it returns the filter goes on, if it raises the caller gets that."""
     told: list[FilterLostError] = []
-    f = make(bloom, client, on_lost=told.append)
+    f = make(bloom, any_client, on_lost=told.append)
     f.add("a")
-    client.delete("seen")
+    any_client.delete("seen")
     assert f.add("a")
     assert [type(error) for error in told] == [FilterLostError]
 
     def refuse(error: FilterLostError) -> None:
         raise KeyError(str(error))
 
-    g = make(bloom, client, on_lost=refuse)
+    g = make(bloom, any_client, on_lost=refuse)
     g.add("b")
-    client.delete("seen")
+    any_client.delete("seen")
     with pytest.raises(KeyError, match="vanished"):
         g.add("b")
-    assert not client.exists("seen")
+    assert not any_client.exists("seen")
 
 
 @pytest.mark.parametrize("on_lost", ["ignore", None, 1])

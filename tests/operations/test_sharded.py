@@ -160,16 +160,16 @@ def test_open_reads_everything(bloom: Any, client: redis.Redis) -> None:
     [{"shards": 6}, {"seed": 78}, {"capacity": 9999}, {"error_rate": 1e-5}, {"layout": "blocked"}],
     ids=str,
 )
-def test_other_parameters_are_refused(bloom: Any, client: redis.Redis, other: dict[str, Any]) -> None:
+def test_other_parameters_are_refused(bloom: Any, any_client: redis.Redis, other: dict[str, Any]) -> None:
     """Before any item is touched; the message has both values."""
     stored = {**OPTIONS, "shards": 5, "seed": 77, "layout": "classic"}
-    bloom.sharded(client, "seen", **stored).add("a")
+    bloom.sharded(any_client, "seen", **stored).add("a")
     with pytest.raises(FilterMismatchError) as caught:
-        bloom.sharded(client, "seen", **stored | other).add("b")
+        bloom.sharded(any_client, "seen", **stored | other).add("b")
     (field,) = other
     assert str(stored[field]) in str(caught.value)
     assert str(other[field]) in str(caught.value)
-    assert bloom.sharded(client, "seen", **stored).info().count == 1
+    assert bloom.sharded(any_client, "seen", **stored).info().count == 1
 
 
 def test_other_kinds_are_refused(bloom: Any, client: redis.Redis) -> None:
@@ -196,14 +196,14 @@ def test_a_shard_is_a_plain_filter(client: redis.Redis) -> None:
     assert sum(BloomFilter.open(client, key).info().count for key in shard_keys(client)) == 400
 
 
-def test_pickles(client: redis.Redis) -> None:
+def test_pickles(any_client: redis.Redis) -> None:
     """A copy works once it has a client again."""
-    f = ShardedBloomFilter(client, "seen", **OPTIONS)
+    f = ShardedBloomFilter(any_client, "seen", **OPTIONS)
     f.add_many(ITEMS)
     copy = pickle.loads(pickle.dumps(f))  # noqa: S301 - our own
     with pytest.raises(RuntimeError, match="with_client"):
         copy.add("x")
-    assert copy.with_client(client).add_many(["x", *ITEMS]) == [True] + [False] * 400
+    assert copy.with_client(any_client).add_many(["x", *ITEMS]) == [True] + [False] * 400
 
 
 def test_a_filter_made_anew_with_other_shards(bloom: Any, client: redis.Redis) -> None:

@@ -144,7 +144,7 @@ def test_a_server_without_its_copy_is_noticed(bloom: Any, pair: list[Any]) -> No
 
 
 def test_a_server_that_dies_interrupts_and_loses_nothing(bloom: Any, any_server: Server) -> None:
-    """What the other one had answered is told when the rest is asked about again."""
+    """Answers of the other one are handed out when the rest is asked about again."""
     with running(binaries()["valkey-9"], "--save", "", "--appendonly", "yes") as second:
         pair = [any_server.client(), second.client(retry=Retry(NoBackoff(), 0))]
         f = bloom.sharded(pair, "seen", **OPTIONS)

@@ -28,7 +28,7 @@ def losing(client: redis.Redis) -> LosingClient:
 
 
 def test_the_same_bytes_get_the_same_answer(losing: LosingClient) -> None:
-    """What redis-py re-sends after a lost reply is answered as at first."""
+    """A call that redis-py sends again after a lost reply is answered as at first."""
     f = make(losing)
     assert f.add("a")
     assert f.add_many(["b", "a", "c"]) == [True, False, True]
@@ -137,7 +137,7 @@ def test_receipts_are_bounded_by_callers(losing: LosingClient) -> None:
     assert all(60_000 <= losing.client.pttl(key) <= 120_000 for key in receipts)
 
 
-def test_a_forked_child_has_lanes_of_its_own(losing: LosingClient) -> None:
+def test_a_forked_child_has_lanes_of_its_own() -> None:
     """Parent and child never number calls in the same lane."""
     receipts = Receipts(b"seen")
     receipts.give_back(receipts.take())

@@ -76,7 +76,7 @@ def test_a_damaged_header_is_refused(at: int, byte: int, complaint: str) -> None
     ],
 )
 def test_a_damaged_header_of_blocks_is_refused(at: int, byte: int, complaint: str) -> None:
-    """What the blocked layout cannot have is no header of one."""
+    """A header with numbers that the blocked layout cannot have is refused."""
     damaged = BLOCKED[:at] + bytes([byte]) + BLOCKED[at + 1 :]
     with pytest.raises(ValueError, match=complaint):
         header.parse(damaged)

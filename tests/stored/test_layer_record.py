@@ -1,4 +1,4 @@
-"""What the root of a stack says: which layers there are, and what the next one is."""
+"""The root of a filter in layers: its layers, and the next one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_roots_of_the_format(vector: dict[str, Any]) -> None:
     ],
 )
 def test_a_damaged_root_is_refused(at: int, byte: int, complaint: str) -> None:
-    """What no version wrote is no root."""
+    """Bytes that no version wrote are no root."""
     data = bytearray(replace(scaling(), newest=2, began=(1, 2, 3)).pack())
     data[at] = byte
     with pytest.raises(ValueError, match=complaint):

@@ -22,8 +22,6 @@ from tests.support.sharding import shard_keys
 from tests.support.vectors import vectors
 
 VECTORS: Final = vectors("shards")
-
-
 BIG: Final[dict[str, Any]] = {
     "capacity": round(50e9 * math.log(2) / 16),
     "error_rate": 2**-16,

@@ -30,6 +30,7 @@ OPTIONS = (
     *("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"),
     *("--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT)),
     *("--cluster-replica-validity-factor", "0", "--cluster-migration-barrier", "10"),
+    *("--repl-ping-replica-period", "1"),  # Redis 8 lists no replica that has not heard from its primary
 )
 
 
@@ -41,7 +42,7 @@ def wait_until(what: str, condition: Callable[[], object]) -> None:
             return condition()
         return False
 
-    waiting.wait_until(what, holds)
+    waiting.wait_until(what, holds, every=0.02)
 
 
 @contextmanager

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterator
 
 COMMAND = (sys.executable, "-m", "bloomredis.cli")
-
-
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "BLOOMREDIS_URL"} | {
     "LC_ALL": "C",
     "COLUMNS": "80",

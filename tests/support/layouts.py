@@ -49,8 +49,6 @@ MAKE: dict[str, Callable[[Row], Bitmap]] = {
     "redisbloom": redisbloom_link,
     "redisson": lambda case: compat.redisson(case["capacity"], case["error_rate"]),
 }
-
-
 LAYOUTS: list[Bitmap] = [
     compat.go_zero(60_000_000),
     compat.guava(1000, 0.01),
@@ -63,8 +61,6 @@ LAYOUTS: list[Bitmap] = [
     redisbloom_link({"capacity": 1000, "error_rate": 0.01, "options": "NOROUND|FORCE64"}),
     redisbloom_link({"capacity": 1000, "error_rate": 0.01, "options": "0"}),
 ]
-
-
 NAMED = pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 
 

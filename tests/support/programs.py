@@ -19,8 +19,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where 
 client = connect(sys.argv[1])
 print(client.info("server")["process_id"], client.config_get("dir")["dir"], flush=True)
 """
-
-
 WAIT = "sys.stdin.read()"
 
 

@@ -7,8 +7,6 @@ from typing import Any, Final
 import redis
 
 OPTIONS: Final[dict[str, Any]] = {"capacity": 10_000, "error_rate": 1e-6}
-
-
 ITEMS: Final = [f"item-{i}" for i in range(400)]
 
 

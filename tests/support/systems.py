@@ -13,19 +13,13 @@ from bloomredis import compat
 from tests.support.vectors import element, vectors
 
 Offsets = list[int]
-
-
 SET = "for _, offset in ipairs(ARGV) do redis.call('setbit', KEYS[1], offset, 1) end"
-
-
 GET = """
 for _, offset in ipairs(ARGV) do
   if tonumber(redis.call('getbit', KEYS[1], offset)) == 0 then return false end
 end
 return true
 """
-
-
 CHECK = """
 local size = redis.call('hget', KEYS[1], 'size')
 local hashIterations = redis.call('hget', KEYS[1], 'hashIterations')
@@ -108,8 +102,6 @@ class System:
 
 
 JAVA = {"capacity": 10_000, "error_rate": 0.001}
-
-
 SYSTEMS = {
     "go_zero": System("go_zero", {"num_bits": 60_000_000}, lambda: compat.go_zero(60_000_000), InLua("seen")),
     "jedis": System("jedis", JAVA, lambda: compat.jedis(10_000, 0.001), InPipeline("bf:seen", ttl=1000)),

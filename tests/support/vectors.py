@@ -11,8 +11,6 @@ from bloomredis.bits.encoding import Item
 from bloomredis.stored.header import Header
 
 VECTORS = Path(__file__).parents[1] / "vectors"
-
-
 Row = dict[str, Any]
 
 

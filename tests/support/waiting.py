@@ -9,9 +9,9 @@ PATIENCE = 30.0
 """Seconds that a condition may take to come true."""
 
 
-def wait_until(what: str, condition: Callable[[], object]) -> None:
+def wait_until(what: str, condition: Callable[[], object], *, every: float = 0.005) -> None:
     """Poll a condition until it is true; fail, saying what was waited for, when the time is up."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"it did not come to pass in {PATIENCE} s that {what}"
-        time.sleep(0.005)  # polling a condition, with a deadline
+        time.sleep(every)  # polling a condition, with a deadline

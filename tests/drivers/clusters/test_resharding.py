@@ -22,6 +22,7 @@ from bloomredis import (
 )
 from tests.support.cluster_clients import CLIENTS, SMALL, away, only
 from tests.support.clusters import Cluster, wait_until
+from tests.support.sizes import sized
 
 OUTLASTED = 0.8
 
@@ -99,6 +100,7 @@ class Working:
         self._work.result()
 
 
+@sized("rounds", make_test=1, make_test_faults=2)
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -109,14 +111,16 @@ class Working:
     ],
     ids=str,
 )
-def test_resharding_changes_no_answer(nodes: Cluster, kind: str, options: dict[str, Any]) -> None:
+def test_resharding_changes_no_answer(
+    nodes: Cluster, kind: str, options: dict[str, Any], rounds: int
+) -> None:
     """The slot goes round the primaries and dwells half-way, the filter on either side, during calls."""
     make, _ = CLIENTS[kind]
     with make(**nodes.at) as client:
         model = Model(BloomFilter(client, "seen", **SMALL, **options), seed=1)
         model.f.reserve()
         with Working(model.step):
-            for number, to in enumerate(nodes.primaries() * 2):
+            for number, to in enumerate(nodes.primaries() * rounds):
                 before = model.answers
                 wait_until("calls are answered", lambda: model.answers > before + 20)  # noqa: B023 - at once
                 nodes.migrate(
@@ -153,29 +157,32 @@ def test_reads_go_on_while_the_slot_is_half_way(nodes: Cluster, kind: str, moves
         assert model.wrong == []
 
 
-def test_calls_outlast_a_migration(nodes: Cluster, cluster_client: Any, bloom: Any) -> None:
-    """A call whose slot is on its way for longer than redis-py has patience with is answered after it."""
+OUTLASTING: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
+    "add": (lambda f, _: f.add("c"), True),
+    "add_many": (lambda f, _: f.add_many(["a", "d"]), [False, True]),
+    "commit": (lambda f, bloom: bloom.wait(f.claim("e").commit()), None),
+    "load": (lambda f, _: f.load(["f"]), 1),
+}
+
+
+@pytest.mark.parametrize("call", OUTLASTING)
+def test_a_call_outlasts_a_migration(nodes: Cluster, cluster_client: Any, bloom: Any, call: str) -> None:
+    """It is answered after the slot was on its way for longer than redis-py has patience with."""
     f = bloom(cluster_client, "seen", **SMALL, min_replicas=1)
     f.add_many(["a", "b"])
-    calls: list[Callable[[], Any]] = [
-        lambda: f.add("c"),
-        lambda: f.add_many(["a", "d"]),
-        lambda: bloom.wait(f.claim("e").commit()),
-        lambda: f.load(["f"]),
-    ]
-    for call, wanted in zip(calls, [True, [False, True], None, 1], strict=True):
-        with ThreadPoolExecutor(1) as pool:
-            migrating = threading.Event()
+    migrating = threading.Event()
 
-            def dwell() -> None:
-                migrating.set()  # noqa: B023 - it is waited for here
-                _pause(OUTLASTED)
+    def dwell() -> None:
+        migrating.set()
+        _pause(OUTLASTED)
 
-            move = pool.submit(nodes.migrate, "seen", away(nodes), dwell=dwell)
-            migrating.wait(20)
-            assert call() == wanted
-            move.result()
-    assert f.info().count == 6
+    make, wanted = OUTLASTING[call]
+    with ThreadPoolExecutor(1) as pool:
+        move = pool.submit(nodes.migrate, "seen", away(nodes), dwell=dwell)
+        migrating.wait(20)
+        assert make(f, bloom) == wanted
+        move.result()
+    assert f.info().count == 3
 
 
 @pytest.mark.parametrize("make", [redis.asyncio.RedisCluster, valkey.asyncio.ValkeyCluster])

@@ -12,7 +12,7 @@ from tests.support.clusters import cluster as started
 from tests.support.servers import binaries
 
 
-@pytest.fixture(params=SERVERS, scope="module")
+@pytest.fixture(params=SERVERS, scope="session")
 def formed(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster of each server in turn."""
     with started(binaries()[request.param]) as made:
