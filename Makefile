@@ -20,11 +20,12 @@ test-faults: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tests.support.luacheck
 
 types: $(READY)
 	$(BIN)/mypy
 
-# Peers are 60 MB, so they are installed here alone.  BENCH='--quick' for a short run, '--help' for more.
+# The peers take 60 MB, so only this target installs them.  BENCH='--quick' for a short run, '--help' for more.
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks $(BENCH)
 

@@ -12,26 +12,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks import batch, bench, bulk, chart, crowds, memory, report, sharding, single, streams, versions
-from benchmarks.bench import Bench
-from benchmarks.measure import Measuring, Result, Workload
-from benchmarks.meters import Meter
-from benchmarks.pinging import Pinger
-from benchmarks.report import ServerReport
-from benchmarks.servers import DEFAULT, replica_of
+from benchmarks.report import chart, tables
+from benchmarks.report.tables import ServerReport
+from benchmarks.runner import versions
+from benchmarks.runner.bench import Bench, open_bench
+from benchmarks.runner.counters import Counters
+from benchmarks.runner.latency_probe import LatencyProbe
+from benchmarks.runner.measure import Measurement, Result, Workload
+from benchmarks.runner.servers import DEFAULT, replica_of
+from benchmarks.workloads import batch, bulk, concurrency, memory, sharding, single, streams
 from tests.support.servers import binaries
 
 RESULTS: Final = Path(__file__).parent / "results"
 
 
 @dataclass
-class _Probes:
-    meter: Meter
-    pinger: Pinger
+class _Instruments:
+    counters: Counters
+    latency: LatencyProbe
 
 
 def main() -> None:
-    """Measure on the servers named, one after the other, and write what came out."""
+    """Measure on the servers named, one after the other, and write the results."""
     found = binaries()
     options = _parser(found).parse_args()
     machine = versions.machine()
@@ -39,13 +41,13 @@ def main() -> None:
     gc.freeze()
     for name in options.server or DEFAULT:
         if name not in found:
-            print(f"\n{name} is left out: there is no such server here (found: {', '.join(sorted(found))})")
+            print(f"\n{name} is left out: no such server is installed (found: {', '.join(sorted(found))})")
             continue
-        with bench.on(name, found[name], quick=options.quick, layout=options.layout) as on:
-            servers.append(_measured(on, machine, re.compile(options.only, re.IGNORECASE)))
+        with open_bench(name, found[name], quick=options.quick, layout=options.layout) as bench:
+            servers.append(_measured(bench, machine, re.compile(options.only, re.IGNORECASE)))
     out = options.out or (None if options.quick or options.only else RESULTS)
     if out and servers:
-        report.write(out, machine, servers)
+        tables.write(out, machine, servers)
         chart.write(out / "speed.png", servers)
         print(f"\nwritten: {out}")
 
@@ -57,8 +59,8 @@ def _parser(found: dict[str, str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "server", nargs="*", help=f"one of {', '.join(sorted(found))}; default: {' '.join(DEFAULT)}"
     )
-    parser.add_argument("--quick", action="store_true", help="few rounds, for a look: under two minutes")
-    parser.add_argument("--only", default="", metavar="PATTERN", help="workloads whose names it is found in")
+    parser.add_argument("--quick", action="store_true", help="few rounds, under two minutes")
+    parser.add_argument("--only", default="", metavar="PATTERN", help="workloads whose names match")
     parser.add_argument(
         "--out", type=Path, help=f"directory for JSON, Markdown and chart; default of a whole run: {RESULTS}"
     )
@@ -69,72 +71,74 @@ def _parser(found: dict[str, str]) -> argparse.ArgumentParser:
 
 
 def _workloads(*, quick: bool) -> Iterator[Workload]:
-    for module in (single, batch, crowds, streams, bulk):
+    for module in (single, batch, concurrency, streams, bulk):
         yield from module.workloads(quick=quick)
 
 
-def _measured(on: Bench, machine: dict[str, object], only: re.Pattern[str]) -> ServerReport:
-    missing = {peer.name: why for peer in single.PEERS if (why := peer.missing(on))}
-    layout = on.filter("layout", capacity=1000, error_rate=0.01).info().layout
-    server = ServerReport(on.name, versions.server(on.client), missing, layout)
-    print(f"\n## {on.name}: {versions.line(machine, server.about)}\nlayout of our filters: {layout}")
+def _measured(bench: Bench, machine: dict[str, object], only: re.Pattern[str]) -> ServerReport:
+    missing = {peer.name: why for peer in single.PEERS if (why := peer.missing(bench))}
+    layout = bench.filter("layout", capacity=1000, error_rate=0.01).info().layout
+    server = ServerReport(bench.name, versions.server(bench.client), missing, layout)
+    print(f"\n## {bench.name}: {versions.line(machine, server.about)}\nlayout of our filters: {layout}")
     for name, why in missing.items():
         print(f"{name} is left out: {why}")
-    chosen = [workload for workload in _workloads(quick=on.quick) if only.search(workload.name)]
-    with closing(Meter(on)) as meter, closing(Pinger(on.server.socket)) as pinger:
-        probes = _Probes(meter, pinger)
-        _idle(pinger)
+    chosen = [workload for workload in _workloads(quick=bench.quick) if only.search(workload.name)]
+    with closing(Counters(bench)) as counters, closing(LatencyProbe(bench.server.socket)) as probe:
+        instruments = _Instruments(counters, probe)
+        _idle(probe)
         for workload in chosen:
-            _one(on, workload, probes, server)
-        for name in memory.names(quick=on.quick):
+            _one(bench, workload, instruments, server)
+        for name in memory.names(quick=bench.quick):
             if only.search(name):
-                on.clean()
-                _keep(server, memory.measured(on, name))
+                bench.clean()
+                _keep(server, memory.measured(bench, name))
         if only.search(sharding.NAME):
-            on.clean()
-            _keep(server, sharding.measured(on))
-        _replicate(on, [workload for workload in chosen if workload.replicated], probes, server)
-    print(f"\n{report.printed_verdicts(server.verdicts)}", flush=True)
+            bench.clean()
+            _keep(server, sharding.measured(bench))
+        _replicate(bench, [workload for workload in chosen if workload.replicated], instruments, server)
+    print(f"\n{tables.printed_verdicts(server.verdicts)}", flush=True)
     return server
 
 
 def _keep(server: ServerReport, result: Result) -> None:
     server.results[result.workload] = result
-    print(f"\n{report.printed(result)}", flush=True)
+    print(f"\n{tables.printed(result)}", flush=True)
 
 
-def _idle(pinger: Pinger) -> None:
-    with pinger:
+def _idle(probe: LatencyProbe) -> None:
+    with probe:
         time.sleep(0.5)
-    print(f"worst PING while nothing runs: {pinger.times['worst'] * 1e3:.2f} ms")
+    print(f"worst PING while nothing runs: {probe.times['worst'] * 1e3:.2f} ms")
 
 
-def _one(on: Bench, workload: Workload, probes: _Probes, server: ServerReport) -> None:
-    on.clean()
-    measuring = Measuring(workload, on, probes.meter)
-    measuring.warm_up()
-    measuring.time()
-    measuring.ping(probes.pinger)
-    _keep(server, measuring.result)
+def _one(bench: Bench, workload: Workload, instruments: _Instruments, server: ServerReport) -> None:
+    bench.clean()
+    measurement = Measurement(workload, bench, instruments.counters)
+    measurement.warm_up()
+    measurement.time()
+    measurement.measure_latency(instruments.latency)
+    _keep(server, measurement.result)
 
 
-def _replicate(on: Bench, workloads: list[Workload], probes: _Probes, server: ServerReport) -> None:
-    """Do once more, with a replica, what has to do with one; last, since a primary keeps a backlog then."""
+def _replicate(
+    bench: Bench, workloads: list[Workload], instruments: _Instruments, server: ServerReport
+) -> None:
+    """Repeat the replicated workloads with a replica; last, because a primary then keeps a backlog."""
     if not workloads:
         return
-    with replica_of(on.server) as replica, replica.client() as client:
-        client.replicaof("127.0.0.1", on.server.options[on.server.options.index("--port") + 1])
+    with replica_of(bench.server) as replica, replica.client() as client:
+        client.replicaof("127.0.0.1", bench.server.options[bench.server.options.index("--port") + 1])
         deadline = time.monotonic() + 20
         while client.info("replication")["master_link_status"] != "up":
-            assert time.monotonic() < deadline, "the replica does not reach its primary"
+            assert time.monotonic() < deadline, "the replica is not connected to its primary"
             time.sleep(0.01)  # polling a condition, with a deadline
         for workload in workloads:
-            on.clean()
-            measuring = Measuring(workload, on, probes.meter)
-            measuring.replicate()
-            for side, figures in measuring.result.sides.items():
+            bench.clean()
+            measurement = Measurement(workload, bench, instruments.counters)
+            measurement.replicate()
+            for side, figures in measurement.result.sides.items():
                 server.results[workload.name].sides[side].update(figures)
-            print(f"\n{report.printed(server.results[workload.name], 'replicated')}", flush=True)
+            print(f"\n{tables.printed(server.results[workload.name], 'replicated')}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What hashing a batch costs the client in each layout of another system, against the classic one.
+"""Client-side hashing cost of each layout of another system, against the classic layout.
 
 `python -m benchmarks.compat`: 1,000 items, the same number of hashes on both sides, in turns.
 """
@@ -14,15 +14,15 @@ from bloomredis.bits import encoding
 from bloomredis.bits.classic import Classic
 
 ROUNDS = 60
-WANTED = {"go_zero", "guava", "jedis", "redis_bitmaps"}
-"""Those whose hash allows numpy: at most 3 times the classic layout's time."""
+NUMPY_LAYOUTS = {"go_zero", "guava", "jedis", "redis_bitmaps"}
+"""Layouts whose hash numpy can compute; their target is at most 3 times the classic layout's time."""
 
 ITEMS = [f"https://example.org/{i:06}" for i in range(1000)]
 
 
 def main() -> None:
     """Print a line for each layout."""
-    print(f"{'1,000 items of 26 characters':<28} {'us':>8} {'classic':>8} {'ratio':>7}   wanted")
+    print(f"{'1,000 items of 26 characters':<28} {'us':>8} {'classic':>8} {'ratio':>7}   target")
     layouts: list[tuple[str, Any]] = [
         ("go_zero", compat.go_zero(60_000_000)),
         ("guava", compat.guava(1_000_000, 0.001)),
@@ -39,12 +39,12 @@ def main() -> None:
             lambda layout=layout: layout.pack(layout.encode_all(ITEMS)),  # type: ignore[misc]  # of this round
             lambda classic=classic: classic.pack(encoding.encode_all(ITEMS)),  # type: ignore[misc]  # as above
         )
-        wanted = "<= 3" if name.split()[0] in WANTED else ""
-        print(f"{name:<28} {ours:8.0f} {theirs:8.0f} {ours / theirs:6.2f}x   {wanted}")
+        target = "<= 3" if name.split()[0] in NUMPY_LAYOUTS else ""
+        print(f"{name:<28} {ours:8.0f} {theirs:8.0f} {ours / theirs:6.2f}x   {target}")
 
 
 def fastest(*sides: Callable[[], object]) -> Sequence[float]:
-    """Return the shortest time of each side in microseconds; what is longer is the machine's other work."""
+    """Return the shortest time of each side in microseconds; longer ones are noise."""
     times: list[list[float]] = [[] for _ in sides]
     for _ in range(ROUNDS):
         for side, kept in zip(sides, times, strict=True):

@@ -8,13 +8,13 @@ from contextlib import closing
 from functools import partial
 from typing import Any, Final
 
-from benchmarks import bench
-from benchmarks.bench import Bench
-from benchmarks.items import strings
-from benchmarks.measure import Answers, Measuring, Result, Side, Workload
-from benchmarks.meters import Meter
-from benchmarks.peers import CAPACITY, Ours
-from benchmarks.servers import DEFAULT
+from benchmarks.runner.bench import Bench, open_bench
+from benchmarks.runner.counters import Counters
+from benchmarks.runner.measure import Answers, Measurement, Result, Side, Workload
+from benchmarks.runner.servers import DEFAULT
+from benchmarks.sides.ours import Ours
+from benchmarks.sides.peer import CAPACITY
+from benchmarks.workloads.items import strings
 from bloomredis.operations import loading
 from tests.support.servers import binaries
 
@@ -25,33 +25,36 @@ _HEAD: Final = "items a segment   µs an item: probes  segments   server: probes
 def main() -> None:
     """Load batches of several densities both ways, on the servers named."""
     for name in sys.argv[1:] or DEFAULT:
-        with bench.on(name, binaries()[name], quick=False, layout=None) as on, closing(Meter(on)) as meter:
-            filter_ = on.filter("layout", capacity=CAPACITY, error_rate=0.01).info()
+        with (
+            open_bench(name, binaries()[name], quick=False, layout=None) as bench,
+            closing(Counters(bench)) as counters,
+        ):
+            filter_ = bench.filter("layout", capacity=CAPACITY, error_rate=0.01).info()
             segments = -(-filter_.num_bits // (8 * loading.SEGMENT_BYTES))
             print(f"\n{name}, {filter_.layout}, k = {filter_.num_hashes}\n{_HEAD}")
             for density in (100, 200, 400, 800, 1600, 3200):
-                print(_line(density, _measured(on, meter, density * segments)), flush=True)
+                print(_line(density, _measured(bench, counters, density * segments)), flush=True)
 
 
-def _measured(on: Bench, meter: Meter, items: int) -> Result:
-    on.clean()
+def _measured(bench: Bench, counters: Counters, items: int) -> Result:
+    bench.clean()
     workload = Workload(name="", items=partial(strings, "dense", count=items), sides=_sides, rounds=9)
-    measuring = Measuring(workload, on, meter)
-    measuring.warm_up()
-    measuring.time()
-    return measuring.result
+    measurement = Measurement(workload, bench, counters)
+    measurement.warm_up()
+    measurement.time()
+    return measurement.result
 
 
-def _sides(on: Bench) -> Iterator[Side]:
+def _sides(bench: Bench) -> Iterator[Side]:
     for name, threshold in _SIDES.items():
-        yield Side(name=name, run=partial(_run, Ours(on, suffix=name), threshold))
+        yield Side(name=name, run=partial(_run, Ours(bench, suffix=name), threshold))
 
 
-def _run(mine: Ours, threshold: int, items: Any) -> Answers:
+def _run(ours: Ours, threshold: int, items: Any) -> Answers:
     kept = loading.DENSE
-    setattr(loading, "DENSE", threshold)  # noqa: B010 - it is a constant for everybody else
+    setattr(loading, "DENSE", threshold)  # noqa: B010 - a constant otherwise
     try:
-        mine.filter.load(items)
+        ours.filter.load(items)
     finally:
         setattr(loading, "DENSE", kept)  # noqa: B010
     return None

@@ -1,8 +1,8 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
-from bloomredis.drivers.filters import (
-    BloomFilter,
-    Claim,
+from bloomredis.drivers.claims import Claim
+from bloomredis.drivers.filters import BloomFilter
+from bloomredis.drivers.kinds import (
     CountingBloomFilter,
     RotatingBloomFilter,
     ScalingBloomFilter,
@@ -12,6 +12,7 @@ from bloomredis.errors import (
     BatchInterruptedError,
     BloomError,
     ClaimLostError,
+    ConnectionFailedError,
     FilterFullError,
     FilterLostError,
     FilterMismatchError,
@@ -28,6 +29,7 @@ __all__ = [
     "BloomFilter",
     "Claim",
     "ClaimLostError",
+    "ConnectionFailedError",
     "CountingBloomFilter",
     "FilterFullError",
     "FilterInfo",
@@ -41,3 +43,8 @@ __all__ = [
     "ServerRefusedError",
     "ShardedBloomFilter",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names and the dunders, without the submodules."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

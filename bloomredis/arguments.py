@@ -1,4 +1,4 @@
-"""Checks of a caller's arguments: each returns the value to use, or raises."""
+"""Checks of a caller's arguments: each returns the value to use, or raises `TypeError` or `ValueError`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final, TypeVar
 from bloomredis.errors import FilterLostError
 
 OnLost = str | Callable[[FilterLostError], object]
-"""What to do about a lost filter: "raise", "recreate", or a callable."""
+"""Reaction to a lost filter: "raise", "recreate", or a callable."""
 
 T = TypeVar("T")
 _LONGEST: Final = 2**52  # milliseconds; 140,000 years, and exact in Lua
 
 
 def name(value: str) -> str:
-    """A filter's name: a str that is not empty."""
+    """Return a filter's name: a str that is not empty."""
     if not isinstance(value, str):
         raise TypeError(f"name must be a str, not {type(value).__name__} {value!r}")
     if not value:
@@ -26,14 +26,14 @@ def name(value: str) -> str:
 
 
 def listed(items: Iterable[T]) -> list[T]:
-    """Return items as a list; one string is no iterable of items."""
+    """Return items as a list; a single str or bytes is not an iterable of items."""
     if isinstance(items, str | bytes | bytearray | memoryview):
         raise TypeError(f"items must be an iterable of items, not one {type(items).__name__}: {items!r}")
     return list(items)
 
 
 def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, float] | None:
-    """What a filter can be created with, None if nothing is given."""
+    """Return the parameters to create a filter with, None if none are given."""
     if capacity is not None and error_rate is not None:
         return capacity, error_rate
     if capacity is None and error_rate is None:
@@ -43,7 +43,7 @@ def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, flo
 
 
 def share(what: str, value: float) -> float:
-    """A number strictly between 0 and 1."""
+    """Return a number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{what} must be a float, not {type(value).__name__} {value!r}")
     if not 0.0 < value < 1.0:
@@ -52,7 +52,7 @@ def share(what: str, value: float) -> float:
 
 
 def milliseconds(what: str, seconds: float | timedelta) -> int:
-    """A duration above zero, in milliseconds rounded up."""
+    """Return a positive duration in milliseconds, rounded up."""
     if isinstance(seconds, timedelta):
         seconds = seconds.total_seconds()
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
@@ -63,7 +63,7 @@ def milliseconds(what: str, seconds: float | timedelta) -> int:
 
 
 def on_lost(value: OnLost, *, can_create: bool) -> OnLost:
-    """What to do about a lost filter: "raise", "recreate", or a callable."""
+    """Return the reaction to a lost filter: "raise", "recreate", or a callable."""
     if value == "raise" or callable(value):
         return value
     if value != "recreate":

@@ -4,14 +4,14 @@ The same classes and calls as in `bloomredis`, as coroutines.  Concurrent calls 
 round trips by themselves (`coalesce`).
 """
 
-from bloomredis.drivers.aio_filters import (
-    BloomFilter,
-    Claim,
+from bloomredis.drivers.aio_filters import BloomFilter
+from bloomredis.drivers.aio_kinds import (
     CountingBloomFilter,
     RotatingBloomFilter,
     ScalingBloomFilter,
     ShardedBloomFilter,
 )
+from bloomredis.drivers.claims import AsyncClaim as Claim
 
 __all__ = [
     "BloomFilter",
@@ -21,3 +21,8 @@ __all__ = [
     "ScalingBloomFilter",
     "ShardedBloomFilter",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names and the dunders."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -1,7 +1,7 @@
-"""Which bits many items have: tested and set in a copy of a filter, told apart, and packed for the scripts.
+"""Batches of hashed items: tested and set in a copy of a filter, deduplicated, packed for the scripts.
 
-A layout hashes a batch once, into one of these.  How the bits are kept is the layout's own affair; what is
-asked of them is written here, for all layouts.
+A layout hashes a batch once, into a `BatchBits`.  Each layout has its own representation; the operations
+on it are the same for all.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 
 AT_ONCE: Final = 8192
-"""Items worth hashing together: the temporaries stay in the processor's cache."""
+"""Items hashed together; with more, the temporaries outgrow the processor's cache."""
 
-_FEW: Final = 2048
-"""Bits that are set faster by the slow but sure way of numpy."""
+_FEW_BITS: Final = 2048
+"""Up to so many bits, `bitwise_or.at` is faster than a row at a time with a check for lost updates."""
 
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: Knuth's multiplier
 
 
 class BitAddresses(NamedTuple):
-    """The byte that each bit lies in, and its mask: one row a probe, one column an item."""
+    """Byte index and mask of each bit: one row a probe, one column an item."""
 
     at: NDArray[np.intp]
     masks: Bytes
 
     def take(self, items: NDArray[np.intp]) -> BitAddresses:
-        """Return those of some of the items, by their places in the batch."""
+        """Return the addresses of some items, given by index."""
         return BitAddresses(self.at.take(items, axis=1), self.masks.take(items, axis=1))
 
     def missing(self, bitmap: Bytes) -> NDArray[np.intp]:
-        """Return which of the items have a bit that is not set, in order."""
+        """Return the indices of the items that have an unset bit, ascending."""
         missing: NDArray[np.intp] = (self._set_bits(bitmap).min(axis=0) == 0).nonzero()[0]
         return missing
 
     def set(self, bitmap: Bytes) -> None:
         """Set the bits of all items."""
-        if self.at.size <= _FEW:
+        if self.at.size <= _FEW_BITS:
             np.bitwise_or.at(bitmap, self.at, self.masks)
             return
         for at, masks in zip(self.at, self.masks, strict=True):
-            bitmap[at] |= masks  # of two items that share a byte here only one is written
+            bitmap[at] |= masks  # writes only one of two items that share a byte
         lost = self._set_bits(bitmap) == 0
         if lost.any():
             np.bitwise_or.at(bitmap, self.at[lost], self.masks[lost])
@@ -56,45 +56,45 @@ class BitAddresses(NamedTuple):
 
 
 class BatchBits(ABC):
-    """The bits of a batch of items, in little memory."""
+    """The bits of a batch of items, in a compact form of the layout's own."""
 
     @abstractmethod
     def take(self, items: NDArray[np.intp]) -> Self:
-        """Return the bits of some of the items, by their places in the batch."""
+        """Return the bits of some items, given by index."""
 
     @abstractmethod
     def rows(self) -> Sequence[NDArray[Any]]:
-        """Return all that is kept: arrays of whole numbers, an entry an item."""
+        """Return the whole state as arrays of integers, one entry an item."""
 
     @abstractmethod
     def places(self) -> BitAddresses:
-        """Return where the bits lie."""
+        """Return the addresses of all bits."""
 
     @abstractmethod
     def packed(self) -> bytes:
-        """Return what the scripts are sent for the items."""
+        """Return the items' bits in the form that the scripts take."""
 
     def __len__(self) -> int:
         return len(self.rows()[0])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the bits take."""
+        """Memory that the bits take, in bytes."""
         return sum(row.nbytes for row in self.rows())
 
     def insert(self, bitmap: Bytes) -> Self:
-        """Set the bits of all items; return the new ones: a bit was unset, and no equal item came before."""
-        places = self.places()
-        missing = places.missing(bitmap)
-        places.set(bitmap)
-        some = self if len(missing) == len(self) else self.take(missing)
-        first_occurrences = some.first_occurrences()
-        return some if len(first_occurrences) == len(some) else some.take(first_occurrences)
+        """Set the bits of all items; return the new ones: with an unset bit, and no equal item before."""
+        addresses = self.places()
+        missing = addresses.missing(bitmap)
+        addresses.set(bitmap)
+        absent = self if len(missing) == len(self) else self.take(missing)
+        first = absent.first_occurrences()
+        return absent if len(first) == len(absent) else absent.take(first)
 
     def first_occurrences(self) -> NDArray[np.intp]:
-        """Return which of the items have no equal before them, in order.
+        """Return the index of the first of each set of equal items, ascending.
 
-        Items are told apart by 64 bits that are computed from theirs.
+        Items are compared by a 64-bit hash of their bits.
         """
         keys = np.zeros(len(self), dtype=np.uint64)
         for row in self.rows():
@@ -108,12 +108,12 @@ class BatchBits(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ScatteredBits(BatchBits):
-    """Bits that lie anywhere: one row of offsets a probe."""
+    """Bits anywhere in the filter: one row of offsets a probe."""
 
     offsets: NDArray[np.uint32]
 
     def take(self, items: NDArray[np.intp]) -> ScatteredBits:
-        """Return the bits of some of the items, by their places in the batch."""
+        """Return the bits of some items, given by index."""
         return ScatteredBits(self.offsets.take(items, axis=1))
 
     def rows(self) -> Sequence[NDArray[np.uint32]]:
@@ -121,7 +121,7 @@ class ScatteredBits(BatchBits):
         return list(self.offsets)
 
     def places(self) -> BitAddresses:
-        """Return where the bits lie."""
+        """Return the addresses of all bits."""
         return BitAddresses(
             (self.offsets >> np.uint32(3)).astype(np.intp), byte_masks(self.offsets.astype(np.uint8))
         )
@@ -132,20 +132,20 @@ class ScatteredBits(BatchBits):
 
 
 def byte_masks(bits: Bytes) -> Bytes:
-    """Return the mask of each bit in its byte; only the last three bits of its number count."""
+    """Return the mask of each bit in its byte; only the low three bits of its number count."""
     masks: Bytes = np.right_shift(np.uint8(0x80), bits & np.uint8(7))
     return masks
 
 
 class Hashing(Protocol):
-    """What is needed of a layout here."""
+    """A layout that can hash a batch."""
 
     def hashed(self, items: Sequence[str | bytes]) -> BatchBits:
-        """Return the bits of many, hashed at once."""
+        """Return the bits of a batch of encoded items."""
 
 
 class HashedBatch(NamedTuple):
-    """A batch of encoded items with the bits that one layout gives them, so that nothing is hashed twice."""
+    """A batch of encoded items with their bits in one layout, hashed once and used several times."""
 
     layout: Hashing
     encoded: Sequence[str | bytes]
@@ -153,12 +153,12 @@ class HashedBatch(NamedTuple):
     places: BitAddresses
 
     def take(self, items: NDArray[np.intp]) -> HashedBatch:
-        """Return some of the items, by their places in the batch."""
+        """Return some items, given by index."""
         encoded = list(map(self.encoded.__getitem__, items.tolist()))
         return HashedBatch(self.layout, encoded, self.probes.take(items), self.places.take(items))
 
 
 def hashed(layout: Hashing, encoded: Sequence[str | bytes]) -> HashedBatch:
-    """Return items with their bits in a layout."""
+    """Return the items with their bits in a layout."""
     probes = layout.hashed(encoded)
     return HashedBatch(layout, encoded, probes, probes.places())

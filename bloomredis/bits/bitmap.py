@@ -15,7 +15,7 @@ _MASKS: Final = tuple(0x80 >> bit for bit in range(8))
 
 
 class Bits:
-    """The bits of a filter, without its header, tested as `layout` says."""
+    """The bits of a filter without its header, in memory, with the layout that they are tested by."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -30,11 +30,11 @@ class Bits:
         self.array = np.frombuffer(self.bytes, dtype=np.uint8)
 
     def unite(self, first: int, piece: bytes) -> None:
-        """Or a piece of the filter into this copy, from byte `first` on."""
+        """OR a piece of the filter into this copy at byte `first`."""
         self.array[first : first + len(piece)] |= np.frombuffer(piece, dtype=np.uint8)
 
     def has(self, encoded: bytes) -> bool:
-        """Return whether all bits of an item are set."""
+        """Return True if all bits of an item are set."""
         data = self.bytes
         for offset in self.layout.probes(encoded):  # noqa: SIM110 - half as long as all() of a generator
             if not data[offset >> 3] & _MASKS[offset & 7]:
@@ -42,12 +42,12 @@ class Bits:
         return True
 
     def has_many(self, encoded: Sequence[str | bytes]) -> NDArray[np.bool_]:
-        """Return of each item whether all its bits are set."""
-        there = np.ones(len(encoded), dtype=np.bool_)
+        """Return for each item True if all its bits are set."""
+        present = np.ones(len(encoded), dtype=np.bool_)
         for start in range(0, len(encoded), AT_ONCE):
-            places = self.layout.hashed(encoded[start : start + AT_ONCE]).places()
-            there[start + places.missing(self.array)] = False
-        return there
+            addresses = self.layout.hashed(encoded[start : start + AT_ONCE]).places()
+            present[start + addresses.missing(self.array)] = False
+        return present
 
     def add(self, encoded: bytes) -> None:
         """Set the bits of an item that is in the filter."""
@@ -59,5 +59,5 @@ class Bits:
         self.layout.hashed(encoded).places().set(self.array)
 
     def ones(self) -> int:
-        """Return how many bits are set."""
+        """Return the number of set bits."""
         return int.from_bytes(self.bytes, "big").bit_count()

@@ -1,4 +1,4 @@
-"""Bloom's own layout: k bits anywhere in the filter; and the same with a counter in the place of each bit."""
+"""The classic layout: k bits anywhere in the filter, or k counters of a filter that can remove items."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _packer(numbers: int) -> struct.Struct:
 
 @dataclass(frozen=True)
 class Classic:
-    """Bloom's own layout: `num_hashes` bits anywhere among `num_bits`.  The least memory."""
+    """Bloom's original layout: `num_hashes` bits anywhere among `num_bits`.  It takes the least memory."""
 
     num_bits: int
     num_hashes: int
@@ -36,12 +36,12 @@ class Classic:
 
     @property
     def cost(self) -> float:
-        """What setting an item costs a server, in probes."""
+        """Server time of setting an item, in probes."""
         return self.num_hashes
 
     @property
     def blocks_per_item(self) -> int:
-        """None: its bits lie anywhere."""
+        """0: the layout has no blocks."""
         return 0
 
     def offsets(self, item: Item) -> list[int]:
@@ -49,32 +49,32 @@ class Classic:
         return self.probes(encoding.encode(item))
 
     def probes(self, item: bytes) -> list[int]:
-        """Return the same for an item that has been encoded."""
+        """Return the offsets of an item that is already encoded."""
         return hashing.probes(hash_bytes(item), self.num_bits, self.num_hashes)
 
     def hashed(self, items: Sequence[str | bytes]) -> ScatteredBits:
-        """Return the bits of many, hashed at once."""
+        """Return the bits of a batch of encoded items."""
         return ScatteredBits(hashing.probe_rows(hashing.digests(items), self.num_bits, self.num_hashes))
 
     def pack_one(self, item: bytes) -> bytes:
-        """Return one item's offsets as little-endian u32."""
+        """Return one encoded item's offsets as little-endian u32."""
         return _packer(self.num_hashes).pack(
             *hashing.probes(hash_bytes(item), self.num_bits, self.num_hashes)
         )
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return the offsets of all items as little-endian u32, item after item."""
+        """Return the offsets of encoded items as little-endian u32, item after item."""
         return b"".join(
             self.hashed(items[start : start + AT_ONCE]).packed() for start in range(0, len(items), AT_ONCE)
         )
 
 
 class Counting(Classic):
-    """The same with a counter in the place of each bit."""
+    """The classic layout with a counter instead of each bit."""
 
     @property
     def cost(self) -> float:
-        """What raising an item's counters costs a server, in probes."""
+        """Server time of incrementing an item's counters, in probes."""
         return _COUNTER_COST * self.num_hashes
 
 

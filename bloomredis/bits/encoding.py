@@ -1,4 +1,4 @@
-"""Items as bytes: what a caller may pass, and the bytes that are hashed for it."""
+"""Items as bytes: the types that a caller may pass, and the bytes that are hashed for each."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ Item = str | bytes | bytearray | memoryview | int
 
 
 class Encoder(Protocol):
-    """What turns a caller's items into what is hashed: this module itself, or another system's way."""
+    """Conversion of items to the bytes that are hashed: this module, or another system's layout."""
 
     def encode(self, item: Item) -> bytes:
-        """Return the bytes that stand for an item, or raise for what is none."""
+        """Return the bytes that are hashed for an item; raise if its type or value is not accepted."""
 
     def encode_all(self, items: Sequence[Item]) -> Sequence[str | bytes]:
-        """Return what stands for each item in a batch, or raise for what is none."""
+        """Return the encoded items, as bytes or as ASCII strings; raise as `encode` does."""
 
 
 def encode(item: Item) -> bytes:
-    """Return the bytes that stand for `item`: UTF-8 of a str, decimal text of an int.
+    """Return the bytes that are hashed for `item`: UTF-8 of a str, decimal digits of an int.
 
     Raises `TypeError` for every other type, and `ValueError` for a str that UTF-8 cannot encode.
     """
@@ -28,7 +28,7 @@ def encode(item: Item) -> bytes:
             return item.encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"item {item!r} is no valid Unicode ({error.reason}); pass bytes, or give the filter encode="
+                f"item {item!r} is not valid Unicode ({error.reason}); pass bytes, or give the filter encode="
             ) from None
     if isinstance(item, bytes | bytearray | memoryview):
         return bytes(item)
@@ -40,7 +40,7 @@ def encode(item: Item) -> bytes:
 
 
 def encode_all(items: Sequence[Item]) -> Sequence[str | bytes]:
-    """Return `items` in a form that `digests` takes; raises as `encode` does.
+    """Return `items` in a form that `digests` takes; raise as `encode` does.
 
     Bytes and ASCII strings stay as they are, which is several times faster.  Other strings must not
     reach mmh3: 5.3 crashes the process on an unpaired surrogate.

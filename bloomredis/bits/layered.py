@@ -1,4 +1,4 @@
-"""Items packed for several layers at once."""
+"""Packing of items for several layers of one filter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from typing import Final
 import numpy as np
 from mmh3 import hash_bytes
 
-from bloomredis.bits.blocked import _ALL, _BITS, _BLOCK, _MASKS, _PACKED, Blocked, _all_draws, _picks
+from bloomredis.bits.block_hashing import (
+    ALL_WORDS,
+    BIT_VALUES,
+    BLOCK_NUMBER,
+    ENTRY_BYTES,
+    MASKS,
+    picks,
+    picks_of_batch,
+)
+from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic
 
 
@@ -28,31 +37,31 @@ class Layered:
 
     @cached_property
     def cost(self) -> float:
-        """What setting an item costs a server, in probes: testing a layer costs what setting one does."""
+        """Server time of setting an item, in probes; testing a layer costs as much as setting it."""
         return sum(layer.cost for layer in self.layers)
 
     @cached_property
-    def _in_blocks(self) -> BlockedLayers | None:
-        """The layers, if all are in blocks."""
+    def _blocked(self) -> BlockedLayers | None:
+        """The layers, if all are blocked."""
         blocks = [layer for layer in self.layers if isinstance(layer, Blocked)]
         return BlockedLayers(blocks) if len(blocks) == len(self.layers) else None
 
     def pack_one(self, item: bytes) -> bytes:
-        """Return what the scripts are sent for one item."""
-        if self._in_blocks:
-            return self._in_blocks.pack_one(item)
+        """Return one encoded item packed for the scripts."""
+        if self._blocked:
+            return self._blocked.pack_one(item)
         return b"".join([layer.pack_one(item) for layer in self.layers])
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return what the scripts are sent for many items, item after item."""
+        """Return encoded items packed for the scripts, item after item."""
         return b"".join(
             self._packed(items[start : start + _PACKED_TOGETHER])
             for start in range(0, len(items), _PACKED_TOGETHER)
         )
 
     def _packed(self, items: Sequence[str | bytes]) -> bytes:
-        if self._in_blocks:
-            return self._in_blocks.pack(items)
+        if self._blocked:
+            return self._blocked.pack(items)
         columns = [
             np.frombuffer(layer.pack(items), dtype=np.uint8).reshape(len(items), layer.item_bytes)
             for layer in self.layers
@@ -61,28 +70,28 @@ class Layered:
 
 
 _PACKED_TOGETHER: Final = 1024
-"""Items that are packed at once for several layers, half a kilobyte each and more."""
+"""Items packed at a time; one takes half a kilobyte and more."""
 
 
 @dataclass(frozen=True)
 class BlockedLayers:
-    """Several such layouts; an item is packed for one after the other, and what they share is done once.
+    """Several blocked layouts: an item is hashed once and packed for one after the other.
 
-    The positions of an item's bits in its blocks are the same in all of them, as far as they go.
+    The positions of an item's bits are the same in all of them; a layout takes the first `bits_per_block`.
     """
 
     layouts: Sequence[Blocked]
 
     @cached_property
     def _widest(self) -> tuple[int, int]:
-        """The most blocks an item and bits a block."""
+        """The largest numbers of blocks an item and of bits a block."""
         regions = max(layout.blocks_per_item for layout in self.layouts)
         return regions, max(layout.bits_per_block for layout in self.layouts)
 
     def pack_one(self, item: bytes) -> bytes:
-        """Return what `pack_one` of each layout does."""
+        """Return one encoded item's blocks in each layout."""
         regions, bits = self._widest
-        drawn = _picks(hash_bytes(item), [_ALL] * regions, bits)
+        drawn = picks(hash_bytes(item), [ALL_WORDS] * regions, bits)
         masks: dict[tuple[int, int], bytes] = {}
         pieces: list[bytes] = []
         for layout in self.layouts:
@@ -91,19 +100,19 @@ class BlockedLayers:
                 word, positions = drawn[region]
                 mask = masks.get((region, own))
                 if mask is None:
-                    mask = sum(map(_BITS.__getitem__, positions[:own])).to_bytes(32, "big")
+                    mask = sum(map(BIT_VALUES.__getitem__, positions[:own])).to_bytes(32, "big")
                     masks[region, own] = mask
-                pieces += _BLOCK.pack(first + (word * size >> 32)), mask
+                pieces += BLOCK_NUMBER.pack(first + (word * size >> 32)), mask
         return b"".join(pieces)
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return the blocks of all items, item after item."""
+        """Return the blocks of encoded items in each layout, item after item."""
         columns = [0, *accumulate(layout.blocks_per_item for layout in self.layouts)]
-        packed = np.empty((len(items), columns[-1], _PACKED // 4), dtype="<u4")
-        for region, (words, positions) in enumerate(zip(*_all_draws(items, *self._widest), strict=True)):
+        packed = np.empty((len(items), columns[-1], ENTRY_BYTES // 4), dtype="<u4")
+        for region, (words, positions) in enumerate(zip(*picks_of_batch(items, *self._widest), strict=True)):
             masks = np.zeros((len(items), 4), dtype="<u8")
             for count, row in enumerate(positions, 1):
-                masks |= _MASKS.take(row, axis=0)
+                masks |= MASKS.take(row, axis=0)
                 for layout, column in zip(self.layouts, columns, strict=False):
                     if layout.bits_per_block == count and region < layout.blocks_per_item:
                         first, size = layout.regions[region]

@@ -1,4 +1,4 @@
-"""The seam between hashing and the scripts: what every layout of bits can do."""
+"""Layouts: the interface between hashing and the scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bloomredis.bits.encoding import Item
 
 
 class Packing(Protocol):
-    """What the scripts' calls need to know about a layout."""
+    """Packing of items for script calls."""
 
     @property
     def item_bytes(self) -> int:
@@ -18,21 +18,21 @@ class Packing(Protocol):
 
     @property
     def cost(self) -> float:
-        """What setting an item costs a server, in probes."""
+        """Server time of setting an item, in probes."""
 
     def pack_one(self, item: bytes) -> bytes:
-        """Return what the scripts are sent for one item, by the way that is fastest for one."""
+        """Return one encoded item packed for the scripts; the fastest way for one."""
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return what the scripts are sent for many items, by the way that is fastest for many."""
+        """Return encoded items packed for the scripts, item after item; the fastest way for many."""
 
 
 class Layout(Packing, Protocol):
-    """What the operations need to know besides about the layout of a single bitmap."""
+    """The layout of a single bitmap: its size, and the bits of each item."""
 
     @property
     def name(self) -> str:
-        """The name that the header and `FilterInfo` give."""
+        """The layout's name in the header and in `FilterInfo`."""
 
     @property
     def num_bits(self) -> int:
@@ -46,7 +46,7 @@ class Layout(Packing, Protocol):
         """Return the item's bits in probe order, repeats kept, each below `num_bits`."""
 
     def probes(self, item: bytes) -> list[int]:
-        """Return the same for an item that has been encoded."""
+        """Return the offsets of an item that is already encoded."""
 
     def hashed(self, items: Sequence[str | bytes]) -> BatchBits:
-        """Return the bits of many, hashed at once."""
+        """Return the bits of a batch of encoded items."""

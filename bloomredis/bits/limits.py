@@ -8,10 +8,10 @@ HEADER_BYTES: Final = 64
 HEADER_BITS: Final = 8 * HEADER_BYTES
 
 MAX_HASHES: Final = 255
-"""The most hashes an item: the header has one byte for their number."""
+"""Limit of the hashes an item; the header has one byte for their number."""
 BLOCK_BITS: Final = 256
 """Size of a block in the blocked layout."""
 MAX_BITS_A_BLOCK: Final = 12
-"""The most bits that an item sets in a block: a digest has so many bytes left for them."""
+"""Limit of the bits that an item sets in a block; a digest has so many bytes left for them."""
 COUNTER_BITS: Final = 4
-"""Size of a counter in a filter that counts."""
+"""Size of a counter in a counting filter."""

@@ -1,4 +1,4 @@
-"""How large is a filter, and how full: the arithmetic of Bloom filters.
+"""Size, fill and error rate of a filter: the arithmetic of Bloom filters.
 
 In the formulas n is the capacity, p the error rate, m the number of bits and k the number of
 hashes.  Sources:
@@ -18,11 +18,11 @@ from typing import SupportsIndex
 from bloomredis.bits.limits import COUNTER_BITS, HEADER_BITS
 
 MAX_BITS = 2**32 - HEADER_BITS
-"""The most bits one filter can have: a Redis string holds 2^32 bits, and the header takes 512."""
+"""Limit of one filter's bits: a Redis string holds 2^32 bits, and the header takes 512."""
 
 
 def integer(what: str, value: SupportsIndex) -> int:
-    """Return a whole number as an int, or raise for what is none."""
+    """Return `value` as an int.  Raises `TypeError` if it is not an integer."""
     with suppress(TypeError):
         if not isinstance(value, bool):
             return index(value)
@@ -30,7 +30,7 @@ def integer(what: str, value: SupportsIndex) -> int:
 
 
 def positive(what: str, value: SupportsIndex, most: int | None = None) -> int:
-    """Return a whole number from 1 up to `most` as an int, or raise for what is none."""
+    """Return `value` as an int from 1 to `most`.  Raises `TypeError` or `ValueError`."""
     number = integer(what, value)
     if number < 1 or (most is not None and number > most):
         limits = "at least 1" if most is None else f"from 1 to {most}"
@@ -39,12 +39,12 @@ def positive(what: str, value: SupportsIndex, most: int | None = None) -> int:
 
 
 def checked_capacity(capacity: SupportsIndex) -> int:
-    """Return `capacity` as an int, or raise for what is no count of items."""
+    """Return `capacity` as a positive int.  Raises `TypeError` or `ValueError`."""
     return positive("capacity", capacity)
 
 
 def checked_error_rate(error_rate: float) -> float:
-    """Return `error_rate` as a float, or raise for what is no probability strictly inside (0, 1)."""
+    """Return `error_rate` as a float strictly between 0 and 1.  Raises `TypeError` or `ValueError`."""
     if isinstance(error_rate, bool) or not hasattr(error_rate, "__float__"):
         raise TypeError(f"error_rate must be a float, not {type(error_rate).__name__} {error_rate!r}")
     rate = float(error_rate)
@@ -54,17 +54,17 @@ def checked_error_rate(error_rate: float) -> float:
 
 
 def classic_bits(capacity: int, error_rate: float) -> int:
-    """Bits that `capacity` items need at `error_rate`: m = -n ln p / (ln 2)^2 (Broder & Mitzenmacher)."""
+    """Bits for `capacity` items at `error_rate`: m = -n ln p / (ln 2)^2 (Broder & Mitzenmacher)."""
     return math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
-    """Return `classic_bits`, or raise `ValueError` where that is more than one key can hold (`MAX_BITS`)."""
+    """Return `classic_bits`.  Raises `ValueError` if one key cannot hold so many (`MAX_BITS`)."""
     return checked_num_bits(classic_bits(capacity, error_rate), capacity, error_rate)
 
 
 def checked_num_bits(bits: int, capacity: int, error_rate: float) -> int:
-    """Return `bits`, or raise `ValueError` where that is more than one key can hold (`MAX_BITS`)."""
+    """Return `bits`.  Raises `ValueError` if one key cannot hold so many (`MAX_BITS`)."""
     if bits > MAX_BITS:
         raise ValueError(
             f"capacity {capacity} at error_rate {error_rate} needs {bits} bits; one key holds at most "
@@ -75,7 +75,7 @@ def checked_num_bits(bits: int, capacity: int, error_rate: float) -> int:
 
 
 def num_counters(capacity: int, error_rate: float) -> int:
-    """Return as many counters as `num_bits` has bits, or raise `ValueError` for more than one key holds."""
+    """Return `classic_bits` as a number of counters.  Raises `ValueError` if one key cannot hold so many."""
     counters, most = classic_bits(capacity, error_rate), MAX_BITS // COUNTER_BITS
     if counters > most:
         raise ValueError(
@@ -86,22 +86,22 @@ def num_counters(capacity: int, error_rate: float) -> int:
 
 
 def num_hashes(bits: int, capacity: int) -> int:
-    """Hashes an item that make errors rarest: k = (m / n) ln 2, rounded, at least 1."""
+    """Hashes an item for the lowest error rate: k = (m / n) ln 2, rounded, at least 1."""
     return max(1, round(bits / capacity * math.log(2)))
 
 
 def expected_error_rate(fill_ratio: float, hashes: int) -> float:
-    """Chance that an absent item is called present: all k of its bits are set, (X / m)^k."""
+    """Probability of a false positive, all k bits of an absent item being set: (X / m)^k."""
     return fill_ratio**hashes
 
 
 def expected_fill_ratio(items: int, bits: int, hashes: int) -> float:
-    """Share of the bits that so many items set: 1 - e^(-kn/m) (Broder & Mitzenmacher)."""
+    """Expected share of set bits after so many items: 1 - e^(-kn/m) (Broder & Mitzenmacher)."""
     return -math.expm1(-hashes * items / bits)
 
 
 def approximate_count(ones: int, bits: int, hashes: int) -> int:
-    """Items that explain `ones` set bits: n* = -(m / k) ln(1 - X / m) (Swamidass & Baldi).
+    """Estimate of the items behind `ones` set bits: n* = -(m / k) ln(1 - X / m) (Swamidass & Baldi).
 
     A filter with every bit set has no finite estimate; it counts as if one bit were left.
     """

@@ -10,8 +10,8 @@ from bloomredis.cli.streams import open_closed
 
 
 def main() -> None:
-    """Run the command and exit; without stdout or its extra, exit with 2 and say what to do."""
-    if "stdout" in open_closed():  # before the imports below, and before items are added that nobody sees
+    """Run the command and exit; if stdout is closed or the extra missing, say so and exit with 2."""
+    if "stdout" in open_closed():  # before the imports below, and before items are added whose output is lost
         _refuse(f"standard output is closed; to discard the output, redirect it to {os.devnull}")
     try:
         from bloomredis.cli.app import run  # noqa: PLC0415 - typer may be missing

@@ -1,7 +1,7 @@
-"""Which commands there are, and the exit status that each kind of error gets.
+"""The commands, and the exit status of each kind of error.
 
-0 done, 1 `doctor` found something critical, 2 bad usage or a closed stdout, 3 the server refused or is
-not there; ended by a signal 128 + its number.
+0 success, 1 a critical finding of `doctor`, 2 wrong usage or a closed stdout, 3 the server refused or did
+not answer; 128 + its number after a signal.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ app = typer.Typer(
     help="Atomic Bloom filters on any Redis or Valkey, without a server module.",
     no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_enable=False,  # they print local variables, a password among them
+    pretty_exceptions_enable=False,  # they print local variables, which may hold a password
 )
 for command in (dedupe, demo, plan, info, doctor):
     app.command()(command)
 
 
 def run() -> None:
-    """Run the command that sys.argv asks for and exit; an expected error is one line on stderr."""
+    """Run the command in sys.argv and exit; print an expected error as one line on stderr."""
     try:
         app()
     except Exception as error:
@@ -43,10 +43,10 @@ def run() -> None:
 
 
 def exit_status(error: Exception) -> int | None:
-    """Return the exit status for an error by who must act; None for one that nobody expected."""
+    """Return the exit status for an error, by who must act; None for an unexpected error."""
     if isinstance(error, FilterNotFoundError | FilterMismatchError | ValueError | TypeError | ImportError):
         return USAGE
-    # By the class's name: only a command that talks to a server pays for importing redis.
+    # Compared by name, so that only commands with a server import redis.
     if isinstance(error, BloomError) or "RedisError" in (kind.__name__ for kind in type(error).__mro__):
         return SERVER
     return USAGE if isinstance(error, OSError) else None

@@ -1,4 +1,4 @@
-"""`bloomredis dedupe`: the lines seen for the first time."""
+"""`bloomredis dedupe`: the lines that were not seen before."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from bloomredis.cli.stopping import Stop
 RETRIES = 4
 
 
-def dedupe(
+def dedupe(  # long: the signature declares every option
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="What to read; - or nothing is stdin.", show_default=False),
+        typer.Argument(metavar="[FILE]...", help="Files to read; - or none is stdin.", show_default=False),
     ] = None,
     *,
     url: OptionalUrl = None,
@@ -39,20 +39,20 @@ def dedupe(
         typer.Option(min=1, max=1_000_000, help="Compare only this column, from 1.", show_default=False),
     ] = None,
     delimiter: Annotated[
-        str | None, typer.Option(help="What separates columns, instead of blanks.", show_default=False)
+        str | None, typer.Option(help="Separator of columns, instead of blanks.", show_default=False)
     ] = None,
     count: Annotated[bool, typer.Option("--count", help="Print only totals: lines read, lines new.")] = False,
 ) -> None:
     """Print the lines that were not seen before, in order, as they are read.
 
-    Runs that share --url and --name print every line once between them, whichever reads it first.
+    Runs with the same --url and --name share a filter: each line is printed by the first that reads it.
     Without --url, the filter is in a private server that ends with the command.
     """
     compared_by = keys(field, delimiter)
     stop = Stop()
     shared = name is not None
     with stop.waiting():
-        # Only lines of a shared filter are worth a receipt; a run on its own can be started again.
+        # Receipts are worth their cost in a shared filter only; any other run can be repeated.
         client = _connect(url, retries=RETRIES if shared else 0)
     seen = BloomFilter(
         client,
@@ -85,13 +85,13 @@ def _connect(url: str | None, *, retries: int) -> Any:
 
 
 def _drop(_: bytes) -> None:
-    """Print nothing."""
+    """Discard a batch of output."""
 
 
 def _run(
     lines: Iterator[list[bytes]], seen: BloomFilter, compared_by: Keys, put: Callable[[bytes], None]
 ) -> dict[str, int]:
-    """Deduplicate batch by batch; each is put out before the next is read."""
+    """Deduplicate batch by batch; write each before the next is read."""
     totals = {"read": 0, "new": 0}
     for batch in lines:
         first: dict[bytes, bytes] = {}
@@ -107,7 +107,7 @@ def _run(
 
 
 def _add(seen: BloomFilter, items: list[bytes]) -> tuple[list[bool], BaseException | None]:
-    """Return the answers and what kept the others from coming."""
+    """Return the answers, and the error that interrupted the batch, if any."""
     try:
         return seen.add_many(items), None
     except BatchInterruptedError as error:

@@ -1,4 +1,4 @@
-"""`bloomredis info`: what a filter is and how full it is."""
+"""`bloomredis info`: class, parameters and fill of a filter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bloomredis.stored.header import KINDS
 
 
 def info(name: Annotated[str, typer.Argument(help="The filter's key.")], *, url: Url) -> None:
-    """Print a filter's class and parameters, and how full it is: each of its layers too."""
+    """Print the class, the parameters and the fill of a filter and of each of its layers."""
     found = _opened(connect(url), name)
     about = found.info()
     layers = ", ".join(f"{layer.count} of {layer.capacity}" for layer in about.layers)
@@ -23,7 +23,7 @@ def info(name: Annotated[str, typer.Argument(help="The filter's key.")], *, url:
 
 
 def _opened(client: Any, name: str) -> Any:
-    """Open a filter of whatever class it is."""
+    """Return a filter, opened as the class that it was created by."""
     refused: list[FilterMismatchError] = []
     for kind in KINDS:
         try:

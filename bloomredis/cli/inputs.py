@@ -1,4 +1,4 @@
-"""Where the lines come from, and how far their reading is."""
+"""Input lines from files and stdin, with a progress bar."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Advance = Callable[[int], None]
 
 
 def lines_of(files: Sequence[Path], stop: Stop, *, quiet: bool) -> Iterator[list[bytes]]:
-    """Yield the lines of one file after another, as soon as they are there; a file's end ends a line.
+    """Yield the lines of one file after another as soon as they arrive; the end of a file ends a line.
 
-    :param stop: while a read waits, a signal ends the program.
-    :param quiet: show no progress if stdout is a terminal, which the lines go to.
+    :param stop: a signal ends the program while a read waits.
+    :param quiet: show no progress if stdout is a terminal, since the lines are printed there.
     """
     with _progress(files, quiet=quiet) as advance:
         for path in files:
@@ -35,7 +35,7 @@ def lines_of(files: Sequence[Path], stop: Stop, *, quiet: bool) -> Iterator[list
 
 
 def _chunks(descriptor: int, stop: Stop, advance: Advance) -> Iterator[bytes]:
-    """Yield what can be read without waiting for more; a signal ends the program here and nowhere else."""
+    """Yield chunks as soon as they arrive; a signal ends the program only here."""
     while True:
         with stop.waiting():
             chunk = os.read(descriptor, CHUNK_BYTES)
@@ -47,11 +47,11 @@ def _chunks(descriptor: int, stop: Stop, advance: Advance) -> Iterator[bytes]:
 
 @contextmanager
 def _progress(files: Sequence[Path], *, quiet: bool) -> Iterator[Advance]:
-    """Show how far the run is, if stderr is a terminal that the lines themselves do not go to."""
+    """Show progress if stderr is a terminal and the lines are not printed on it."""
     if not sys.stderr.isatty() or (quiet and sys.stdout.isatty()):
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415 - most runs show nothing
+    from rich.console import Console  # noqa: PLC0415 - most runs show no progress
     from rich.progress import Progress  # noqa: PLC0415
 
     with Progress(console=Console(stderr=True), transient=True) as progress:

@@ -1,6 +1,6 @@
-"""How bytes become lines, and lines the columns that they are compared by.
+"""Splitting of bytes into lines, and of lines into the columns that they are compared by.
 
-Lines are bytes without their newline.  All work on them is done by C code, a chunk at a time.
+Lines are bytes without their newline.  C code does all work on them, a chunk at a time.
 """
 
 from __future__ import annotations
@@ -9,34 +9,34 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 Keys = Callable[[list[bytes]], Iterable[bytes]]
-"""What each of the lines is compared by."""
+"""A function from lines to the keys that they are compared by."""
 
 
 def batches(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield the lines of one input, as soon as they are there: those that each chunk completes.
+    """Yield the lines of one input as soon as they arrive: those that each chunk completes.
 
-    A last line without newline is a line too.  A line longer than a chunk costs no more per byte.
+    A last line needs no newline.  A line longer than a chunk costs no more per byte.
     """
-    began: list[bytes] = []
+    partial: list[bytes] = []
     for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")
         if newline:
-            yield b"".join([*began, head]).split(b"\n")
-            began = []
-        began.append(tail)
-    if last := b"".join(began):
+            yield b"".join([*partial, head]).split(b"\n")
+            partial = []
+        partial.append(tail)
+    if last := b"".join(partial):
         yield [last]
 
 
 def keys(field: int | None, delimiter: str | None) -> Keys:
-    r"""Return what lines are compared by: the whole line, or column `field`, counted from 1.
+    r"""Return the keys of lines: the whole line, or column `field`, counted from 1.
 
-    Without a delimiter, columns are split as awk does: runs of spaces and tabs separate, those in
-    front are skipped.  A delimiter is a plain string, or `\t`.  A missing column is empty.
+    Without a delimiter, columns are split as in awk: at runs of spaces and tabs, ignoring those at the
+    start.  A delimiter is a plain string, or `\t`.  A missing column is empty.
     """
     if field is None:
         if delimiter is not None:
-            raise ValueError("--delimiter says how columns are split, so it needs --field")
+            raise ValueError("--delimiter separates columns, so it needs --field")
         return iter
     if delimiter is None:
         return _blank_separated(field)
@@ -46,7 +46,7 @@ def keys(field: int | None, delimiter: str | None) -> Keys:
 
 
 def _blank_separated(field: int) -> Keys:
-    # It matches every line.  Possessive, so a line with too few columns costs no backtracking.
+    # The pattern matches every line; it is possessive, so that missing columns cost no backtracking.
     match = re.compile(rb"[ \t]*+(?:[^ \t]++[ \t]*+){0,%d}+([^ \t]*+)" % (field - 1)).match
     return lambda lines: [found[1] for found in map(match, lines) if found]
 

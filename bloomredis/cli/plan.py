@@ -1,4 +1,4 @@
-"""`bloomredis plan`: how large a filter would be."""
+"""`bloomredis plan`: the size of a filter before it is made."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plan(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the size of a filter, without a server: of a sharded one if one key cannot hold it."""
+    """Print the size of a filter, without a server; of a sharded one if one key cannot hold it."""
     rate = sizing.checked_error_rate(error_rate)
     if count is None and nodes is None and sizing.classic_bits(capacity, rate) <= sizing.MAX_BITS:
         fields = _plan(capacity, rate, layout)
@@ -46,7 +46,7 @@ def plan(
 
 
 def sharded_fields(record: ShardRecord, nodes: int) -> Fields:
-    """Return what is to be known of a sharded filter; of the nodes, that with the most shards."""
+    """Return the sizes of a sharded filter; those of a node are for the node with the most shards."""
     each, most = record.shard.size_bytes, math.ceil(record.shards / nodes)
     bits = record.head.num_bits * record.shards
     return {

@@ -1,4 +1,4 @@
-"""Which server a command works on, and how its URL is shown without the password."""
+"""Connection to the server of a command, and its URL without the password."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OptionalUrl = Annotated[str | None, _OPTION]
 
 
 def connect(url: str, *, retries: int = 0) -> Any:
-    """Return a client of the server at `url`; no error says its password.
+    """Return a client of the server at `url`; no error contains the password.
 
-    :param retries: how often a command is sent again that was not answered; more than 0 is right for
-        a filter that is `retry_safe`, as the repeat of any other add calls its items old.
+    :param retries: resends of a command after a lost reply; more than 0 only for a filter with
+        `retry_safe`, since after the resend of any other add its items are not new.
     """
     from redis.backoff import ExponentialBackoff  # noqa: PLC0415 - for --help to be quick
     from redis.retry import Retry  # noqa: PLC0415
@@ -32,20 +32,20 @@ def connect(url: str, *, retries: int = 0) -> Any:
 
 
 def scheme(url: str) -> str:
-    """Return what stands before the colon."""
+    """Return the part before the colon, in lower case."""
     return url.partition(":")[0].lower()
 
 
 def redacted(url: str) -> str:
-    """Return `url` without user, password and options, even where they break its syntax."""
-    userinfo, at, place = url.partition("://")[2].rpartition("@")
+    """Return `url` without user, password and options, even if these make it invalid."""
+    userinfo, at, address = url.partition("://")[2].rpartition("@")
     if "?" in userinfo:
-        place = ""
-    return f"{scheme(url)}://{'***@' if at else ''}{place.partition('?')[0]}"
+        address = ""
+    return f"{scheme(url)}://{'***@' if at else ''}{address.partition('?')[0]}"
 
 
 def _check_userinfo(url: str) -> None:
-    """Raise where a stray character would make part of the password the name of the host."""
+    """Raise if an unquoted character would make part of the password the host name."""
     rest = url.partition("://")[2]
     host = re.split("[/?#]", rest)[0]
     if host and "@" in rest and "@" not in host:

@@ -1,4 +1,4 @@
-"""How a command ends on SIGINT, SIGTERM and SIGHUP: after what it has begun, cleaned up."""
+"""Orderly exit on SIGINT, SIGTERM and SIGHUP: work in progress is finished, then cleaned up."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """From its making on, a signal ends the program only inside `waiting()`, or as soon as it is entered.
+    """A signal handler: signals end the program inside `waiting()`, or when it is entered next.
 
-    The end is a `SystemExit` with 128 + the signal's number, so that every `finally` is run.  What is
-    done outside of `waiting()` is done to its end, unless the same signal comes again: that one kills.
+    The program ends by `SystemExit` with 128 + the signal's number, so that every `finally` is run.  Work
+    outside of `waiting()` is completed, unless the same signal arrives again, which kills the program.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Stop:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Let a signal end the program in this block, which must hold nothing that could get lost."""
+        """Let a signal end the program in this block, which must not do work that could be lost."""
         self._waiting = True
         try:
             self._end()

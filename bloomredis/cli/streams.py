@@ -1,7 +1,7 @@
-"""Standard input, output and error: open, whatever the program was started with.
+"""Standard input, output and error, opened if the program was started without them.
 
-If one of them is closed, the next file or socket gets its number, and what is meant for the stream goes
-there: a line of output to a server, as a command.
+If one of them is closed, the next file or socket gets its descriptor, and what is written to the stream
+arrives there: a line of output at a server, as a command.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import sys
 from typing import Final
 
 _STREAMS: Final = (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_WRONLY, "w"), ("stderr", os.O_WRONLY, "w"))
-"""By descriptor."""
+"""Name, flags and mode of each standard stream, in the order of descriptors."""
 
 
 def open_closed() -> set[str]:
-    """Open the streams that are closed on the null device, for child processes too; return their names.
+    """Open each closed stream on the null device, for child processes too; return their names.
 
-    To be called before anything else opens a file.
+    Call it before anything else opens a file.
     """
     closed = set()
     for descriptor, (name, flags, mode) in enumerate(_STREAMS):
         # Python has no object for a stream that was closed when it started.
         if getattr(sys, name) is None or not _is_open(descriptor):
-            # The lowest free number is the stream's own, unless a start-up hook has taken that.
+            # The lowest free descriptor is the stream's own, unless a start-up hook has taken it.
             null = os.open(os.devnull, flags)
             os.set_inheritable(null, True)
-            setattr(sys, name, open(null, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - to the end
+            setattr(sys, name, open(null, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - open until exit
             closed.add(name)
     return closed
 

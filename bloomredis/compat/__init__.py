@@ -1,6 +1,7 @@
-"""Which bits other systems set: layouts that are theirs bit for bit.
+"""Layouts of other systems, compatible bit for bit.
 
-A module for each system has its layout, its sizes as it rounds them, and its keys.
+A module for each system has its layout, its sizes with their rounding, and its keys.  Only `transfers`
+does I/O.
 """
 
 from bloomredis.compat.go_zero import go_zero

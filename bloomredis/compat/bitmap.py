@@ -1,7 +1,7 @@
-"""What all filters have in common that are a bitmap without a header.
+"""The base class of layouts of other systems: a bitmap without a header.
 
-A layout says where the bits of an item lie; two layouts that say the same are equal, whatever capacity
-they were made for.  What a bitmap was made with is written nowhere beside it, so it comes from the caller.
+Such a bitmap does not store its parameters, so the caller gives them.  Two layouts that set the same bits are
+equal, whatever capacity they were made for.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from bloomredis.bits.encoding import Item
 MAX_BITS: Final = 2**32
 """Bits of the longest Redis string, 512 MiB."""
 MAX_HASHES: Final = 255
-"""The most probes an item that the scripts are told about: the number has one byte."""
+"""Limit of the probes an item; the scripts take their number as one byte."""
 
 _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
 def reversed_bits(data: bytes) -> bytes:
-    """Return `data` with the bits of each byte reversed: LSB first becomes SETBIT's MSB first."""
+    """Return `data` with the bits of each byte reversed, from LSB first to SETBIT's MSB first."""
     return data.translate(_REVERSED)
 
 
 def half_full(num_bits: int, num_hashes: int) -> tuple[int, float]:
-    """Return what a bitmap of this size is best for: items until half its bits are set, and the rate then.
+    """Return the best capacity of a bitmap, at which half its bits are set, and the error rate then.
 
     n = (m / k) ln 2 and p = 2^-k (Broder & Mitzenmacher, "Network applications of Bloom filters", 2004).
     """
@@ -41,7 +41,7 @@ def half_full(num_bits: int, num_hashes: int) -> tuple[int, float]:
 
 
 def encode_all(items: Sequence[Item], encode: Callable[[Item], bytes]) -> Sequence[str | bytes]:
-    """Return what stands for each item; bytes and ASCII strings, which stand for themselves, as they are."""
+    """Return the encoded items; bytes and ASCII strings are returned as they are."""
     types = set(map(type, items))
     if types == {bytes} or (types == {str} and "".join(cast("Sequence[str]", items)).isascii()):
         return cast("Sequence[str | bytes]", items)
@@ -52,7 +52,7 @@ def encode_all(items: Sequence[Item], encode: Callable[[Item], bytes]) -> Sequen
 class Bitmap(ABC):
     """A layout of another system: `num_hashes` bits an item among the `num_bits` of one Redis string.
 
-    Refuses with `ValueError` what no Redis string or script can hold.
+    Raises `ValueError` for sizes that a Redis string or a script cannot hold.
     """
 
     num_bits: int
@@ -77,7 +77,7 @@ class Bitmap(ABC):
             )
 
     def max_bits(self) -> int:
-        """Return the most bits that such a filter can have."""
+        """Return the limit of a filter's bits."""
         return MAX_BITS
 
     @property
@@ -87,22 +87,22 @@ class Bitmap(ABC):
 
     @property
     def cost(self) -> float:
-        """What setting an item costs a server, in probes."""
+        """Server time of setting an item, in probes."""
         return self.num_hashes
 
     def key(self, name: str) -> str:
-        """Return the key under which the system keeps a filter of that name: the name itself."""
+        """Return the key of a filter with this name: the name itself."""
         return name
 
     def encode(self, item: Item) -> bytes:
-        """Return the bytes that stand for `item`: UTF-8 of a str, decimal text of an int.
+        """Return the bytes that are hashed for `item`: UTF-8 of a str, decimal digits of an int.
 
         Raises `TypeError` for every other type, and `ValueError` for a str that UTF-8 cannot encode.
         """
         return encoding.encode(item)
 
     def encode_all(self, items: Sequence[Item]) -> Sequence[str | bytes]:
-        """Return what stands for each item in a batch, in a form that `pack` takes."""
+        """Return the encoded items of a batch, in a form that `pack` takes."""
         return encode_all(items, self.encode)
 
     @abstractmethod
@@ -114,7 +114,7 @@ class Bitmap(ABC):
         return self.probes(self.encode(item))
 
     def hashed(self, items: Sequence[str | bytes]) -> ScatteredBits:
-        """Return the bits of encoded items."""
+        """Return the bits of a batch of encoded items."""
         offsets = np.frombuffer(self.pack(items), dtype="<u4").reshape(-1, self.num_hashes)
         return ScatteredBits(offsets.T.astype(np.uint32, order="C"))
 
@@ -123,5 +123,5 @@ class Bitmap(ABC):
         return struct.pack(f"<{self.num_hashes}I", *self.probes(item))
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return the offsets of all encoded items as little-endian u32, item after item."""
+        """Return the offsets of encoded items as little-endian u32, item after item."""
         return b"".join([self.pack_one(item.encode() if isinstance(item, str) else item) for item in items])

@@ -1,6 +1,6 @@
-"""Which bits go-zero's `core/bloom` sets.
+"""The layout of go-zero's `core/bloom`.
 
-Filters of https://github.com/zeromicro/go-zero: Go services that call `bloom.New(store, key, bits)`.
+Go services with https://github.com/zeromicro/go-zero make such filters by `bloom.New(store, key, bits)`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _BLOCK: Final = 1024  # items at a time: the 14 hashes of each stay in the proce
 class GoZero(Bitmap):
     """Probe i is the first half of MurmurHash3 x64 128 of the item followed by byte i, modulo `num_bits`.
 
-    Unlike in Java's systems the hash is unsigned: nothing is masked.  An item is bytes in Go; a str stands
-    for its UTF-8, and one that UTF-8 cannot encode is a `ValueError`.
+    The hash is unsigned, without the mask of the Java systems.  An item is bytes in Go; a str is encoded as
+    UTF-8, and one that UTF-8 cannot encode is a `ValueError`.
     """
 
     name: ClassVar[str] = "go_zero"
@@ -35,9 +35,9 @@ class GoZero(Bitmap):
         return [hash64(encoded + suffix, signed=False)[0] % bits for suffix in _SUFFIXES]
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return the offsets of all encoded items as little-endian u32, item after item.
+        """Return the offsets of encoded items as little-endian u32, item after item.
 
-        An item past 512 bytes makes its block of the batch as slow as one by one, some ten times slower.
+        An item longer than 512 bytes makes its block of the batch some ten times slower.
         """
         return b"".join(
             self._pack_block(items[start : start + _BLOCK]) for start in range(0, len(items), _BLOCK)
@@ -51,11 +51,10 @@ class GoZero(Bitmap):
 
 
 def go_zero(bits: SupportsIndex) -> GoZero:
-    """Return the layout of go-zero's filter of `bits` bits: 14 probes an item, whatever the size.
+    """Return the layout of go-zero's filter of `bits` bits: 14 probes an item for every size.
 
-    go-zero is told no capacity.  `capacity` and `error_rate` of the layout are what 14 probes are best for:
-    as many items as set half the bits, and 2^-14 then.  Raises `ValueError` for less than 1 or more than
-    2^32 bits.
+    go-zero takes no capacity.  `capacity` and `error_rate` of the layout are the best for 14 probes: the
+    items that set half the bits, and 2^-14.  Raises `ValueError` for less than 1 or more than 2^32 bits.
     """
     num_bits = sizing.positive("bits", bits)
     capacity, error_rate = half_full(num_bits, PROBES)

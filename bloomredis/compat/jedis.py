@@ -1,6 +1,6 @@
-"""Which bits the widely copied Java `RedisBloomFilter` over Jedis or Codis sets.
+"""The layout of the widely copied Java `RedisBloomFilter` over Jedis or Codis.
 
-It is Guava's arithmetic with a modulus that is not rounded up to whole longs, kept in an int.
+It has Guava's arithmetic with a modulus that is an int, not rounded up to a multiple of 64.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ class Jedis(Mitz64):
     """Probe i is ((h1 + i h2) & Long.MAX_VALUE) % num_bits, h1 and h2 being MurmurHash3 x64 128.
 
     A str is hashed as Java's `getBytes(UTF_8)`, an unpaired surrogate as a question mark; an int as its
-    decimal text.
+    decimal digits.
     """
 
     name: ClassVar[str] = "jedis"
 
     def key(self, name: str) -> str:
-        """Return the Redis key of a filter: `bf:` before its name."""
+        """Return the Redis key of a filter: its name with the prefix `bf:`."""
         return f"bf:{name}"
 
     def encode(self, item: Item) -> bytes:
-        """Return the bytes that stand for `item`; `TypeError` for what is no str, bytes or int."""
+        """Return the bytes that are hashed for `item`.  Raises `TypeError` if it is no str, bytes or int."""
         return java.utf8(item)
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
-    """Bits of a filter: (int) (-n ln p / (ln 2)^2), which stops at 2^31 - 1."""
+    """Bits of a filter: (int) (-n ln p / (ln 2)^2), at most 2^31 - 1."""
     return java.to_int(java.bits_needed(capacity, error_rate))
 
 
 def num_hashes(capacity: int, bits: int) -> int:
-    """Hashes an item: max(1, round(m / n ln 2)); of a size that stopped at 2^31 - 1 too few for the rate."""
+    """Hashes an item: max(1, round(m / n ln 2)); too few for the rate if the size was limited to 2^31 - 1."""
     return java.hashes_needed(capacity, bits)
 
 
 def jedis(capacity: SupportsIndex, error_rate: float) -> Jedis:
     """Return the layout of `new RedisBloomFilter(capacity, error_rate)`.
 
-    Past 2^31 - 1 bits the original goes on with a filter that is too small, and so does this one: its
-    error rate is then higher than `error_rate`.  Raises `ValueError` for what is no int in Java, for an
-    error rate outside (0, 1), and for parameters that leave no bit.
+    Where 2^31 - 1 bits are not enough, the original makes a filter that is too small, and so does this one:
+    its error rate is then higher than `error_rate`.  Raises `ValueError` for a capacity that is no Java int,
+    for an error rate outside (0, 1), and for parameters that leave no bit.
     """
     count = java.int_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)

@@ -1,4 +1,4 @@
-"""Guava's MITZ_64 arithmetic on MurmurHash3, which several Java systems share."""
+"""Layouts with Guava's MITZ_64 arithmetic, which several Java systems share."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class Mitz64(Bitmap):
         return probes(h1, h2, mitz64(self.num_hashes), self.num_bits)
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return the offsets of all encoded items as little-endian u32, item after item."""
+        """Return the offsets of encoded items as little-endian u32, item after item."""
         return packed_probes(murmurs(items), mitz64(self.num_hashes), self.num_bits)

@@ -1,7 +1,7 @@
-"""Which bits the Java chain of growing Redis bitmaps sets, and under which keys.
+"""The layout of the Java chain of growing Redis bitmaps, and its keys.
 
-Guava's strategy MITZ_64 on bitmaps `<base>-<cursor>`: items go into the bitmap that the cursor names, and
-once more than half of its bits are set, into the next one.  An item is there if any bitmap has all its bits.
+Guava's strategy MITZ_64 on bitmaps `<base>-<cursor>`: items are added to the bitmap at the cursor, and to the
+next one after more than half of its bits are set.  An item is present if any bitmap has all its bits.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ class RedisBitmaps(Mitz64):
     """One bitmap of the chain; all are of the same size, and an item has the same bits in each.
 
     Probe i is ((h1 + i h2) & Long.MAX_VALUE) % num_bits, h1 and h2 being MurmurHash3 x64 128.  A str is
-    hashed as Java's `getBytes(UTF_8)`, an unpaired surrogate as a question mark; an int as its decimal text.
+    hashed as Java's `getBytes(UTF_8)`, an unpaired surrogate as a question mark; an int as decimal digits.
     """
 
     name: ClassVar[str] = "redis_bitmaps"
 
     def encode(self, item: Item) -> bytes:
-        """Return the bytes that stand for `item`; `TypeError` for what is no str, bytes or int."""
+        """Return the bytes that are hashed for `item`.  Raises `TypeError` if it is no str, bytes or int."""
         return java.utf8(item)
 
     def link_key(self, name: str, cursor: int) -> str:
-        """Return the key of one bitmap of the chain; the original's chain is named `bloomfilter`."""
+        """Return the key of one bitmap of the chain; the original names its chain `bloomfilter`."""
         return f"{name}-{cursor}"
 
     def cursor_key(self) -> str:
-        """Return the key of the number of the bitmap that grows; a missing key counts as 0.
+        """Return the key of the cursor, the number of the bitmap that items are added to; 0 if missing.
 
-        The original calls it `cursor` whatever the chain is called: one database holds one chain.
+        The original names it `cursor` for every chain, so a database can hold only one.
         """
         return "cursor"
 
@@ -45,7 +45,7 @@ def optimal_num_bits(capacity: int, error_rate: float) -> int:
 
 
 def num_bits(capacity: int, error_rate: float) -> int:
-    """Bits of one bitmap, which are the modulus: the optimum rounded up to a multiple of 64."""
+    """Bits of one bitmap and the modulus: the optimum rounded up to a multiple of 64."""
     return -(-optimal_num_bits(capacity, error_rate) // 64) * 64
 
 
@@ -55,9 +55,9 @@ def num_hashes(capacity: int, optimal_bits: int) -> int:
 
 
 def redis_bitmaps(capacity: SupportsIndex, error_rate: float) -> RedisBitmaps:
-    """Return the layout of each bitmap in a chain that was made with these parameters.
+    """Return the layout of each bitmap in a chain with these parameters.
 
-    `capacity` items fill one bitmap; the chain grows past it.  Raises `ValueError` for an error rate outside
+    `capacity` items fill one bitmap; then the chain grows.  Raises `ValueError` for an error rate outside
     (0, 1), and for parameters that leave no bit or need more than 2^32.
     """
     count = sizing.checked_capacity(capacity)

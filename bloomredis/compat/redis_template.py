@@ -1,7 +1,7 @@
-"""Which bits the Java `RedisBloomFilter` over Spring's RedisTemplate and Lua sets.
+"""The layout of the Java `RedisBloomFilter` over Spring's RedisTemplate and Lua.
 
-It hashes the UTF-16 code units of a String, so it knows no items but text.  CityHash64 comes from the
-library cityhash: `pip install 'bloomredis[redis_template]'`.
+It hashes the UTF-16 code units of a String, so its items are text only.  CityHash64 comes from the library
+cityhash: `pip install 'bloomredis[redis_template]'`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from bloomredis.compat.hashes import java, longs
 
 @cache
 def _city_hash() -> Callable[[bytes], int]:
-    """Return CityHash64 as of version 1.1."""
+    """Return the function CityHash64 of version 1.1."""
     try:
-        from cityhash import CityHash64  # noqa: PLC0415 - needed by this layout alone
+        from cityhash import CityHash64  # noqa: PLC0415 - only this layout needs it
     except ImportError as error:
         raise ImportError(
             "redis_template needs CityHash64: pip install 'bloomredis[redis_template]'"
@@ -41,28 +41,28 @@ class RedisTemplate(Bitmap):
     """Probe i is ((h1 + i h2 + i^2) & Long.MAX_VALUE) % num_bits.
 
     h1 is the first half of MurmurHash3 x64 128 and h2 is CityHash64, both of the text as UTF-16, little
-    endian, in which unpaired surrogates are code units like any other.
+    endian; unpaired surrogates are kept as code units.
     """
 
     name: ClassVar[str] = "redis_template"
 
     def encode(self, item: Item) -> bytes:
-        """Return UTF-16 of a str, of the decimal text of an int, and of the text whose UTF-8 bytes are given.
+        """Return the UTF-16 of a str, of the decimal digits of an int, and of bytes decoded as UTF-8.
 
-        Raises `TypeError` for every other type, and `ValueError` for bytes that are no UTF-8: a Java String
-        does not hold them.
+        Raises `TypeError` for every other type, and `ValueError` for bytes that are not UTF-8, which a Java
+        String cannot hold.
         """
         if not isinstance(item, str):
             try:
                 item = encoding.encode(item).decode()
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f"item {item!r} is no UTF-8 ({error.reason}), and redis_template hashes text alone"
+                    f"item {item!r} is not UTF-8 ({error.reason}), and redis_template hashes only text"
                 ) from None
         return item.encode("utf-16-le", "surrogatepass")
 
     def encode_all(self, items: Sequence[Item]) -> Sequence[str | bytes]:
-        """Return what stands for each item in a batch: bytes, for no str is its own UTF-16."""
+        """Return the encoded items of a batch; all are converted, since a str is not its own UTF-16."""
         return [self.encode(item) for item in items]
 
     def probes(self, encoded: bytes) -> list[int]:
@@ -71,7 +71,7 @@ class RedisTemplate(Bitmap):
         return longs.probes(h1, _city_hash()(encoded), _steps(self.num_hashes), self.num_bits)
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return the offsets of all encoded items as little-endian u32, item after item."""
+        """Return the offsets of encoded items as little-endian u32, item after item."""
         encoded = cast("Sequence[bytes]", items)
         hashes = longs.murmurs(encoded).copy()
         hashes[:, 1] = np.fromiter(map(_city_hash(), encoded), dtype=np.uint64, count=len(encoded))
@@ -91,9 +91,9 @@ def num_hashes(capacity: int, bits: int) -> int:
 def redis_template(capacity: SupportsIndex, error_rate: float) -> RedisTemplate:
     """Return the layout of `RedisBloomFilter.create(capacity, error_rate, template)`.
 
-    Raises `ImportError` where cityhash is not installed, and `ValueError` for what is no int in Java, for an
-    error rate outside (0, 1), and for parameters that leave no bit or no hash: such a filter of the original
-    says of every item that it is there.
+    Raises `ImportError` where cityhash is not installed, and `ValueError` for a capacity that is no Java
+    int, for an error rate outside (0, 1), and for parameters that leave no bit or no hash, with which the
+    original reports every item as present.
     """
     _city_hash()
     count = java.int_capacity(capacity)

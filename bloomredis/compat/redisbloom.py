@@ -1,8 +1,8 @@
-"""Which bits RedisBloom sets, and what `BF.SCANDUMP` gives out.
+"""The layout of RedisBloom filters, and the dump that `BF.SCANDUMP` replies.
 
-A RedisBloom filter is a chain of links, each with a bitmap of its own size; an item is there if any link
+A RedisBloom filter is a chain of links, each with a bitmap of its own size; an item is present if any link
 has all its bits.  RedisBloom counts the bits of a byte from the least significant one; a link that was read
-has them in SETBIT's order, so that its bit x is at SETBIT offset x.  This module reads, and writes nothing.
+has them in SETBIT's order, its bit x at SETBIT offset x.  Dumps are read here, not written.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import ClassVar, Final, NamedTuple
 
 from bloomredis.compat.bitmap import Bitmap, reversed_bits
 from bloomredis.compat.hashes import murmur2
-from bloomredis.protocol.keys import beside
+from bloomredis.protocol.keys import auxiliary_prefix
 
 NOROUND: Final = 1
 ENTS_IS_BITS: Final = 2
 FORCE64: Final = 4
 NO_SCALING: Final = 8
-"""Options of a chain: no power of two; capacity is log2 of the bits; 64-bit hashes; one link for ever."""
+"""Options of a chain: no rounding to a power of two; capacity is log2 of the bits; 64-bit hashes; no
+further links."""
 
 _CHAIN: Final = struct.Struct("<QIII")  # items, links, options, growth
 _LINK: Final = struct.Struct("<QQQddIQB")  # bytes, bits, items, error, bits per entry, hashes, entries, n2
-_LN2: Final = 0.693147180559945  # as many digits as RedisBloom has
+_LN2: Final = 0.693147180559945  # the digits of RedisBloom's source
 _LN2_SQUARED: Final = 0.480453013918201
 _MASK: Final = 2**64 - 1
 
@@ -35,7 +36,7 @@ class RedisBloom(Bitmap):
     """One link: probe i is (a + i b) modulo 2^`n2`, or modulo `num_bits` where `n2` is 0.
 
     a and b are MurmurHash64A (`hash_bits` 64), or MurmurHash2 in old filters (32), b seeded with a.
-    An item is bytes to RedisBloom; a str stands for its UTF-8, an int for its decimal text.
+    An item is bytes to RedisBloom; a str is encoded as UTF-8, an int as decimal digits.
     """
 
     name: ClassVar[str] = "redisbloom"
@@ -45,7 +46,7 @@ class RedisBloom(Bitmap):
 
     @property
     def modulus(self) -> int:
-        """What the probes are below; up to `num_bits`, which is rounded up to 64."""
+        """The modulus of the probes; at most `num_bits`, which is rounded up to a multiple of 64."""
         return 1 << self.n2 if self.n2 else self.num_bits
 
     def probes(self, encoded: bytes) -> list[int]:
@@ -57,9 +58,9 @@ class RedisBloom(Bitmap):
 
 @dataclass(frozen=True, kw_only=True)
 class RedisBloomChain(Bitmap):
-    """Several links, newest first; `num_bits`, `num_hashes` and `capacity` are those of all together.
+    """Several links, newest first; `num_bits`, `num_hashes` and `capacity` are sums over all.
 
-    The offsets of an item are those in each link, one link after the other.
+    The offsets of an item are those in each link, link after link.
     """
 
     name: ClassVar[str] = "redisbloom"
@@ -67,11 +68,11 @@ class RedisBloomChain(Bitmap):
     layouts: tuple[RedisBloom, ...]
 
     def __post_init__(self) -> None:
-        """Each link has been checked, and has a key of its own."""
+        """Check nothing: each link has been checked, and has its own key."""
 
     def links(self, name: str) -> list[tuple[str, RedisBloom]]:
-        """Return the keys and the layouts, the newest first; the oldest has the filter's name."""
-        beginning = beside(name.encode()).decode()
+        """Return the keys and the layouts, newest first; the oldest link's key is the filter's name."""
+        beginning = auxiliary_prefix(name.encode()).decode()
         older = len(self.layouts) - 1
         return [
             (f"{beginning}link:{older - i}" if i < older else name, layout)
@@ -84,7 +85,7 @@ class RedisBloomChain(Bitmap):
 
 
 class Size(NamedTuple):
-    """What `bloom_init` makes of its parameters."""
+    """The size of a link as `bloom_init` computes it."""
 
     num_bits: int
     num_hashes: int
@@ -94,12 +95,12 @@ class Size(NamedTuple):
 
 
 def link_size(capacity: int, error_rate: float, options: int = NOROUND | FORCE64) -> Size:
-    """Return the size of a link as `bloom_init` computes it, all in doubles: m = n |ln p| / (ln 2)^2.
+    """Return the size of a link as `bloom_init` computes it in doubles: m = n |ln p| / (ln 2)^2.
 
-    Raises `ValueError` for what RedisBloom refuses.
+    Raises `ValueError` where RedisBloom refuses.
     """
     if capacity < 1 or not 0 < error_rate < 1:
-        raise ValueError(f"a link of capacity {capacity} at error_rate {error_rate}: RedisBloom has none")
+        raise ValueError(f"RedisBloom has no link of capacity {capacity} at error_rate {error_rate}")
     per_entry = abs(math.log(error_rate) / _LN2_SQUARED)
     n2, entries = 0, capacity
     if options & ENTS_IS_BITS:
@@ -109,19 +110,19 @@ def link_size(capacity: int, error_rate: float, options: int = NOROUND | FORCE64
         n2 = math.frexp(capacity * per_entry)[1]
         entries += int(int((1 << n2) - capacity * per_entry) / per_entry)
     if n2 > 63:
-        raise ValueError(f"a link of 2^{n2} bits: RedisBloom has none past 2^63")
+        raise ValueError(f"RedisBloom has no link of 2^{n2} bits, only up to 2^63")
     bits = 1 << n2 if n2 else max(1, int(capacity * per_entry))
     return Size(-(-bits // 64) * 64, math.ceil(_LN2 * per_entry), n2, entries, error_rate)
 
 
 def first_link_size(capacity: int, error_rate: float, options: int = NOROUND | FORCE64) -> Size:
-    """Return the size of the first link of `BF.RESERVE`: for half the rate, as more links may follow."""
+    """Return the size of the first link of `BF.RESERVE`: for half the rate, since links may follow."""
     return link_size(capacity, error_rate if options & NO_SCALING else error_rate * 0.5, options)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """One link of a chain: its layout, its bits as a Redis string has them, and how many items it took."""
+    """One link of a chain: its layout, its bits as a Redis string, and its number of items."""
 
     layout: RedisBloom
     bits: bytes
@@ -130,7 +131,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """A filter that was read: its links, oldest first, and what it would make the next one of."""
+    """A filter that was read: its links, oldest first, and the options for the next one."""
 
     links: tuple[Link, ...]
     items: int
@@ -139,7 +140,7 @@ class Chain:
 
     @property
     def layout(self) -> RedisBloomChain:
-        """The layout of the whole, which reads and does not write."""
+        """The layout of all links together, which is read-only."""
         layouts = tuple(link.layout for link in reversed(self.links))
         return RedisBloomChain(
             num_bits=sum(layout.num_bits for layout in layouts),
@@ -151,10 +152,10 @@ class Chain:
 
 
 def read_redisbloom(chunks: Iterable[tuple[int, bytes]]) -> Chain:
-    """Return the filter that `BF.SCANDUMP` gave out: `(iterator, data)` as the command replied, in its order.
+    """Return the filter of the replies `(iterator, data)` of `BF.SCANDUMP`, in their order.
 
-    The reply that ends a dump, iterator 0, may be there or not.  Raises `ValueError` for what is no whole
-    dump, and for a link of more than 2^32 bits, which no Redis string holds.
+    The reply that ends a dump, iterator 0, is optional.  Raises `ValueError` if the dump is not complete
+    and valid, and for a link of more than 2^32 bits, which no Redis string can hold.
     """
     replies = [(iterator, data) for iterator, data in chunks if iterator]
     if not replies or replies[0][0] != 1:
@@ -174,15 +175,13 @@ def _chain(head: bytes, data: bytes) -> Chain:
     if not count or len(head) != _CHAIN.size + count * _LINK.size:
         raise ValueError(f"the header of a dump with {count} links does not have {len(head)} bytes")
     if options & ~(NOROUND | ENTS_IS_BITS | FORCE64 | NO_SCALING):
-        raise ValueError(f"the dump has options {options:#x}, of which some are unknown")
+        raise ValueError(f"the dump has options {options:#x}; some of them are unknown")
     links, start = [], 0
     for fields in _LINK.iter_unpack(head[_CHAIN.size :]):
         links.append(_link(fields, options, data[start : start + fields[0]]))
         start += fields[0]
     if start != len(data) or items != sum(link.items for link in links):
-        raise ValueError(
-            f"the header tells of {start} bytes and {items} items; the dump has {len(data)} bytes"
-        )
+        raise ValueError(f"the header names {start} bytes and {items} items; the dump has {len(data)} bytes")
     return Chain(links=tuple(links), items=items, options=options, growth=growth)
 
 
@@ -191,7 +190,7 @@ def _link(fields: tuple[int, int, int, float, float, int, int, int], options: in
     if bits != 8 * size or len(data) != size or n2 > 63 or bits < (1 << n2) or not 0 < error_rate < 1:
         raise ValueError(
             f"a link of {bits} bits, n2 {n2}, error rate {error_rate}, in {len(data)} of {size} bytes: "
-            "no dump of RedisBloom"
+            "not a dump of RedisBloom"
         )
     layout = RedisBloom(
         num_bits=bits,

@@ -1,7 +1,7 @@
-"""Which bits Redisson's `RBloomFilter` sets, and what its config hash says.
+"""The layout of Redisson's `RBloomFilter`, and its config hash.
 
-Redisson keeps the bits at the filter's name and its parameters in a hash beside it; each of its scripts
-compares `size` and `hashIterations` of that hash with what the client believes.
+Redisson keeps the bits at the filter's name and the parameters in a separate hash; each of its scripts
+compares `size` and `hashIterations` of that hash with those of the client.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_SIZE: Final = 2 * java.MAX_INT
 
 @lru_cache(maxsize=256)
 def _steps(hashes: int) -> longs.Steps:
-    # The walk starts at h1 and adds h2, h1, h2, ... by turns.
+    # The walk starts at h1 and adds h2 and h1 alternately.
     return tuple((1 + i // 2, (i + 1) // 2, 0) for i in range(hashes))
 
 
@@ -34,15 +34,15 @@ class Redisson(Bitmap):
     false-positive rate at `capacity` is 1.1 to 3.6 times the configured `error_rate`, the more the lower it
     is: a property of the format, and the same in Java.
 
-    An item is what Redisson's codecs encode: a str as `StringCodec`, an unpaired surrogate becoming a
-    question mark; bytes as `ByteArrayCodec`; an int as `LongCodec`, in decimal digits.  Redisson's default
-    codec is another: the Java side has to name one of these.
+    An item is encoded as by Redisson's codecs: a str as `StringCodec`, an unpaired surrogate as a question
+    mark; bytes as `ByteArrayCodec`; an int as `LongCodec`, in decimal digits.  Redisson's default codec is
+    another: the Java side has to set one of these.
     """
 
     name: ClassVar[str] = "redisson"
 
     def encode(self, item: Item) -> bytes:
-        """Return the bytes that stand for `item`; `TypeError` for what is no str, bytes or int."""
+        """Return the bytes that are hashed for `item`.  Raises `TypeError` if it is no str, bytes or int."""
         return java.utf8(item)
 
     def probes(self, encoded: bytes) -> list[int]:
@@ -51,7 +51,7 @@ class Redisson(Bitmap):
         return longs.probes(h1, h2, _steps(self.num_hashes), self.num_bits)
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
-        """Return the offsets of all encoded items as little-endian u32, item after item."""
+        """Return the offsets of encoded items as little-endian u32, item after item."""
         encoded = [item.encode() if isinstance(item, str) else item for item in items]
         hashes = highwayhash.hashes128(encoded, _KEY)
         return longs.packed_probes(hashes, _steps(self.num_hashes), self.num_bits)
@@ -63,7 +63,7 @@ class Redisson(Bitmap):
     def config(self) -> dict[str, str]:
         """Return the fields of the config hash as `tryInit` writes them, in its order.
 
-        Only the first two are ever compared.  The rate is what Java prints of the double (old
+        Only the first two are ever compared.  The rate is written as by Java's `Double.toString` (old
         versions write it without an exponent).
         """
         return {
@@ -81,7 +81,7 @@ def num_bits(capacity: int, error_rate: float) -> int:
     """
     bits = java.to_long(java.bits_needed(capacity, error_rate))
     if bits == 0:
-        raise ValueError(f"capacity {capacity} at error_rate {error_rate} makes a size of 0; lower the rate")
+        raise ValueError(f"capacity {capacity} at error_rate {error_rate} gives a size of 0; lower the rate")
     if bits > _MAX_SIZE:
         raise ValueError(
             f"capacity {capacity} at error_rate {error_rate} needs {bits} bits, Redisson has at most "

@@ -1,6 +1,6 @@
-"""How filters come in from other systems' files, and go out again.
+"""Import of filters from other systems' serialised forms, and export to them.
 
-With an asyncio client or filter each function returns a coroutine of what it returns otherwise.
+With an asyncio client or filter each function returns a coroutine.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 def from_guava(client: Any, name: str, data: bytes) -> Any:
-    """Store what Guava's `BloomFilter.writeTo()` has written under a new key; return the filter.
+    """Store the stream of Guava's `BloomFilter.writeTo()` under a new key; return the filter.
 
-    :raises ValueError: `data` is no such stream.
-    :raises FilterMismatchError: the key is taken; it is left untouched.
+    :raises ValueError: `data` is not such a stream.
+    :raises FilterMismatchError: the key exists; it is left unchanged.
     """
     layout, bits = read_guava(bytes(data))
     made = _filters(client)(client, name, layout=layout)
@@ -33,11 +33,11 @@ def from_guava(client: Any, name: str, data: bytes) -> Any:
 
 
 def to_guava(filter_: Any) -> Any:
-    """Return the bytes that Guava's `BloomFilter.readFrom()` reads, of a filter with Guava's layout.
+    """Return a filter with Guava's layout as the stream that `BloomFilter.readFrom()` reads.
 
     :raises TypeError: the filter has another layout.
     """
-    layout = filter_._operations.layout  # noqa: SLF001 - what no caller has to see
+    layout = filter_._operations.layout  # noqa: SLF001 - not part of the public class
     if not isinstance(layout, Guava):
         raise TypeError(f"to_guava takes a filter with layout=guava(...), not {layout!r}")
     snapshot = filter_.snapshot()
@@ -49,14 +49,14 @@ def to_guava(filter_: Any) -> Any:
 
 
 def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]]) -> Any:
-    """Store a RedisBloom filter under a new key and return it; it answers the same, and is only read.
+    """Store a RedisBloom filter under a new key; return it, read-only and with the same answers.
 
-    `chunks` are the replies of BF.SCANDUMP, `(iterator, data)` in their order.  A filter that has scaled is
-    several links: the oldest is under `name`, the others under keys beside it.  To open it elsewhere, send
-    the filter there (it pickles), or give its `layout` to `BloomFilter(client, name, layout=...)`.
+    `chunks` are the replies `(iterator, data)` of BF.SCANDUMP in their order.  A filter that has scaled has
+    several links: the oldest is under `name`, the others under auxiliary keys.  To open it elsewhere, pickle
+    the filter, or give its `layout` to `BloomFilter(client, name, layout=...)`.
 
-    :raises ValueError: `chunks` are no whole dump.
-    :raises FilterMismatchError: a key is taken; no key is overwritten.
+    :raises ValueError: `chunks` are not a complete dump.
+    :raises FilterMismatchError: a key exists; no key is overwritten.
     """
     chain = read_redisbloom(chunks)
     layout = chain.layout

@@ -16,7 +16,9 @@ from bloomredis.protocol import cluster
 from bloomredis.protocol.steps import (
     AtMostOnce,
     Command,
+    Compute,
     Concurrent,
+    NextBatch,
     OnServer,
     Pipelined,
     ReadOnly,
@@ -29,7 +31,7 @@ T = TypeVar("T")
 
 
 class AsyncClient(Protocol):
-    """What is needed of a client."""
+    """The methods of a client that are used."""
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send one command and return its reply."""
@@ -43,7 +45,7 @@ async def drive(
     operation: Generator[Any, Any, T],
     execute: Callable[[Any, Any], Awaitable[Any]] | None = None,
 ) -> T:
-    """Execute an operation's commands until it has its answer."""
+    """Execute an operation's steps until it has its answer."""
     execute = execute or _execute
     try:
         step = next(operation)
@@ -62,15 +64,28 @@ async def drive(
 
 
 async def _execute(client: AsyncClient, step: Step) -> Any:
+    if isinstance(step, NextBatch | Compute):
+        return await _here(step)
     if isinstance(step, Concurrent):
-        return await _together(client, step.steps)
+        return await _at_once([_execute(client, each) for each in step.steps])
     if isinstance(step, OnServer):
         return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if cluster.is_cluster(type(client)):
         return await drive(client, cluster.run(client, step), _act)
+    return await _send(client, step)
+
+
+async def _here(step: NextBatch | Compute) -> Any:
+    if isinstance(step, NextBatch):
+        return await anext(step.source, None)
+    return await asyncio.get_running_loop().run_in_executor(None, step.function)
+
+
+async def _send(client: AsyncClient, step: Any) -> Any:
+    """Send a step to the one server of a client."""
     if isinstance(step, Pipelined):
         together = [each for one in step.steps for each in commands_of(one)]
-        return regrouped(step.steps, await _execute(client, together))
+        return regrouped(step.steps, await _send(client, together))
     if isinstance(step, ReadOnly):
         step = step.command
     elif isinstance(step, AtMostOnce):
@@ -81,10 +96,6 @@ async def _execute(client: AsyncClient, step: Step) -> Any:
     for command in step:
         pipe.execute_command(*command, NEVER_DECODE=True)
     return await pipe.execute(raise_on_error=False)
-
-
-async def _together(client: AsyncClient, steps: Sequence[Step]) -> list[Any]:
-    return await _at_once([_execute(client, step) for step in steps])
 
 
 async def _at_once(calls: Sequence[Awaitable[Any]]) -> list[Any]:
@@ -98,9 +109,9 @@ async def _at_once(calls: Sequence[Awaitable[Any]]) -> list[Any]:
 async def _act(client: Any, act: cluster.Act) -> Any:
     """Perform an act on a cluster."""
     if isinstance(act, cluster.Send):
-        return await _send(act)
+        return await _send_to_node(act)
     if isinstance(act, cluster.SendAll):
-        return await _at_once([_send(send) for send in act.sends])
+        return await _at_once([_send_to_node(send) for send in act.sends])
     if isinstance(act, cluster.Sleep):
         return await asyncio.sleep(act.seconds)
     if isinstance(act, cluster.RefreshSlot):
@@ -112,7 +123,7 @@ async def _act(client: Any, act: cluster.Act) -> Any:
 
 
 _learning: Final[WeakKeyDictionary[Any, dict[Any, asyncio.Future[Any]]]] = WeakKeyDictionary()
-"""What clients are about to learn, by the keys."""
+"""Slots that clients are asking for, by a key in them."""
 
 
 async def _learn(client: Any, act: cluster.RefreshSlot) -> None:
@@ -134,7 +145,7 @@ async def _learn(client: Any, act: cluster.RefreshSlot) -> None:
     await asyncio.shield(under_way[act.key])
 
 
-async def _send(act: cluster.Send) -> list[Any]:
+async def _send_to_node(act: cluster.Send) -> list[Any]:
     if len(act.commands) == 1:
         return [await act.node.execute_command(*act.commands[0], NEVER_DECODE=True)]
     queued = [_Queued(command) for command in act.commands]

@@ -1,196 +1,126 @@
-"""The public classes over asyncio clients."""
+"""The verbs of the public classes over asyncio clients, and `BloomFilter`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    AsyncIterable,
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Generator,
-    Iterable,
-    Sequence,
-)
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from itertools import compress
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 from bloomredis.arguments import listed
-from bloomredis.bits.encoding import Item
-from bloomredis.drivers.aio import AsyncClient, T, drive
+from bloomredis.drivers import filters
+from bloomredis.drivers.aio import AsyncClient, drive
 from bloomredis.drivers.batches import async_batches
-from bloomredis.drivers.binding import Bound, built_by, documented_by, presented_as
+from bloomredis.drivers.binding import Bound, constructor, documented_as
+from bloomredis.drivers.claims import AsyncClaim, Claiming
 from bloomredis.drivers.coalescing import MOST_ITEMS
+from bloomredis.drivers.filters import DEDUPE_ITEMS
 from bloomredis.drivers.tasks import Coalescer
 from bloomredis.errors import BatchInterruptedError
-from bloomredis.operations.claims import ClaimView, Held
-from bloomredis.operations.counting import CountingOperations
-from bloomredis.operations.filter import DEDUPE_ITEMS, LOAD_ITEMS, FilterOperations
-from bloomredis.operations.partitioned import operations
+from bloomredis.operations.claims import Held
+from bloomredis.operations.filter import FilterOperations
+from bloomredis.operations.info import FilterInfo
+from bloomredis.operations.loading import LOAD_ITEMS
+from bloomredis.operations.options import I, PlainParameters
+from bloomredis.operations.partitioned import PartitionedOperations, operations
 from bloomredis.operations.pipelines import AnyPipeline
-from bloomredis.operations.rotating import RotatingOperations
-from bloomredis.operations.scaling import ScalingOperations
-from bloomredis.operations.sharded import ShardedOperations
-from bloomredis.protocol.steps import (
-    Op,
-)
+from bloomredis.operations.plain import PlainOperations
+from bloomredis.operations.routed import RoutedOperations
+from bloomredis.operations.snapshot import LocalFilter
+from bloomredis.protocol.steps import Op
 
-__all__ = [
-    "BloomFilter",
-    "Claim",
-    "CountingBloomFilter",
-    "RotatingBloomFilter",
-    "ScalingBloomFilter",
-    "ShardedBloomFilter",
-]
-
-P = ParamSpec("P")
-I = TypeVar("I", bound=Item)  # noqa: E741 - the items
+T = TypeVar("T")
+J = TypeVar("J")
 
 
-def run(
-    operation: Callable[Concatenate[Any, P], Op[T]],
-) -> Callable[Concatenate[BloomFilter, P], Coroutine[Any, Any, T]]:
-    """Return the coroutine method that executes an operation."""
+class Filter(Bound[AsyncClient], Generic[I]):
+    """The verbs that every class has."""
 
-    async def method(self: BloomFilter, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        call: Op[T] = getattr(self._operations, operation.__name__)(*args, **kwargs)
-        return await drive(self._client, call)
-
-    presented_as(operation, method)
-    return method
-
-
-class Claim(ClaimView):
-    __doc__ = ClaimView.__doc__
-
-    def __init__(self, client: AsyncClient, operations: FilterOperations, held: Held) -> None:
-        super().__init__(held)
-        self._client = client
-        self._operations = operations
-
-    @documented_by(FilterOperations.commit)
-    async def commit(self) -> None:
-        await drive(self._client, self._operations.commit(self._held))
-
-    @documented_by(FilterOperations.release)
-    async def release(self) -> None:
-        await drive(self._client, self._operations.release(self._held))
-
-    @documented_by(FilterOperations.extend)
-    async def extend(self, lease: float | timedelta) -> None:
-        await drive(self._client, self._operations.extend(self._held, lease))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        if kind is None and self:
-            await self.commit()
-        elif self:
-            try:
-                await self.release()
-            except Exception as failure:
-                self._not_released(failure)
-
-
-class Claiming:
-    """A claim on its way: await it, or enter it with `async with`."""
-
-    def __init__(self, claiming: Coroutine[Any, Any, Claim]) -> None:
-        self._claiming = claiming
-
-    def __await__(self) -> Generator[Any, Any, Claim]:
-        return self._claiming.__await__()
-
-    async def __aenter__(self) -> Claim:
-        self._claim = await self._claiming
-        return self._claim
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        await self._claim.__aexit__(kind, error, traceback)
-
-
-class BloomFilter(Bound[AsyncClient, FilterOperations]):
-    __doc__ = FilterOperations.__doc__
-
-    _operations_class: ClassVar[type[FilterOperations]] = FilterOperations
     _is_asyncio = True
-
-    @built_by(FilterOperations, operations)
-    def __init__(self, client: AsyncClient, operations: FilterOperations) -> None:
-        Bound.__init__(self, client, operations)
+    _operations: FilterOperations | RoutedOperations
 
     def _bind(self) -> None:
-        operations = self._operations
-        self._coalesce = operations.coalesce is not False
-        self._adds = Coalescer(self._client, operations, lambda items: operations.add_encoded(items, items))
-        self._tests = Coalescer(self._client, operations, operations.contains_encoded)
+        operations, client = self._operations, self._client
+        self._coalesce = operations.options.coalesce is not False
+        self._adds = Coalescer(client, self.name, lambda items: operations.add_encoded(items, items))
+        self._tests = Coalescer(client, self.name, operations.contains_encoded)
+
+    async def _run(self, operation: Op[T]) -> T:
+        return await drive(self._client, operation)
 
     @classmethod
+    @documented_as(filters.Filter.open)
     async def open(cls, client: AsyncClient, name: str) -> Self:
-        """Return a filter whose parameters are read from the server.
+        """Return a filter whose parameters are read from the server."""
+        opened = cls._from_server(client, name)
+        await opened.reserve()
+        return opened
 
-        :raises FilterNotFoundError: there is none.
-        """
-        handle = cls.__new__(cls)
-        Bound.__init__(handle, client, cls._operations_class.from_server(name))
-        await handle.reserve()
-        return handle
-
-    @documented_by(FilterOperations.add)
-    async def add(self, item: Item, *, token: str | None = None) -> bool:
+    @documented_as(filters.Filter.add)
+    async def add(self, item: I, *, token: str | None = None) -> bool:
+        """Add an item; True if this call was the first to add it."""
         operations = self._operations
-        if token is None and operations.known(item):
+        if token is None and operations.in_local_cache(item):
             return False
         if token is not None or not self._coalesce:
-            return await drive(self._client, operations.add(item, token=token))
-        answer: bool = await self._adds.submit(
-            (operations.encode_for_batch(item),), None, operations.add, item
-        )
+            return await self._run(operations.add(item, token=token))
+        encoded = (operations.codec.encode_for_batch(item),)
+        answer: bool = await self._added(encoded, self._adds.submit(encoded, None, operations.add, item))
         return answer
 
-    @documented_by(FilterOperations.contains)
-    async def contains(self, item: Item) -> bool:
+    async def _added(self, encoded: Sequence[str | bytes], waiting: Awaitable[Any]) -> Any:
+        """Wait for an answer, and keep it if this task is cancelled when it has come."""
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if isinstance(waiting, asyncio.Future) and waiting.done() and not waiting.cancelled():
+                told = (
+                    getattr(waiting.exception(), "results", ()) if waiting.exception() else waiting.result()
+                )
+                self._operations.keep(encoded, [told] if isinstance(told, bool) else told)
+            raise
+
+    @documented_as(filters.Filter.contains)
+    async def contains(self, item: I) -> bool:
+        """Return whether an item is in the filter."""
         operations = self._operations
-        if operations.known(item):
+        if operations.in_local_cache(item):
             return True
         if not self._coalesce:
-            return await drive(self._client, operations.contains(item))
-        answer: bool = await self._tests.submit(
-            (operations.encode_for_batch(item),), None, operations.contains, item
-        )
+            return await self._run(operations.contains(item))
+        encoded = operations.codec.encode_for_batch(item)
+        answer: bool = await self._tests.submit((encoded,), None, operations.contains, item)
         return answer
 
-    @documented_by(FilterOperations.add_many)
-    async def add_many(self, items: Iterable[Item]) -> list[bool]:
+    @documented_as(filters.Filter.add_many)
+    async def add_many(self, items: Iterable[I]) -> list[bool]:
+        """Add items; say of each, in order, whether it was new."""
         operations, batch = self._operations, listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
-            return await drive(self._client, operations.add_many(batch))
-        encoded = [operations.encode_for_batch(item) for item in batch]
-        answers: list[bool] = await self._adds.submit(encoded, batch, operations.add_many, batch)
+            return await self._run(operations.add_many(batch))
+        encoded = [operations.codec.encode_for_batch(item) for item in batch]
+        waiting = self._adds.submit(encoded, batch, operations.add_many, batch)
+        answers: list[bool] = await self._added(encoded, waiting)
         return answers
 
-    @documented_by(FilterOperations.contains_many)
-    async def contains_many(self, items: Iterable[Item]) -> list[bool]:
+    @documented_as(filters.Filter.contains_many)
+    async def contains_many(self, items: Iterable[I]) -> list[bool]:
+        """Return for each item, in order, whether it is in the filter."""
         operations, batch = self._operations, listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
-            return await drive(self._client, operations.contains_many(batch))
-        encoded = [operations.encode_for_batch(item) for item in batch]
+            return await self._run(operations.contains_many(batch))
+        encoded = [operations.codec.encode_for_batch(item) for item in batch]
         answers: list[bool] = await self._tests.submit(encoded, batch, operations.contains_many, batch)
         return answers
 
-    async def dedupe(self, items: Iterable[I] | AsyncIterable[I]) -> AsyncIterator[I]:
-        """Yield those of the items that were new, in order, as they are read.
-
-        The items are sent in batches of up to 1,000, so that many are added before the first of them
-        is yielded.  Where a batch is interrupted, its items that are known to be new are yielded
-        before the error is raised; `error.rest` has those without an answer.
-        """
+    @documented_as(filters.Filter.dedupe)
+    async def dedupe(self, items: Iterable[J] | AsyncIterable[J]) -> AsyncIterator[J]:
+        """Yield those of the items that were new, in order, as they are read."""
+        add_many: Callable[[list[Any]], Awaitable[list[bool]]] = self.add_many
         async for batch in async_batches(items, DEDUPE_ITEMS):
             try:
-                answers = await self.add_many(batch)
+                answers = await add_many(batch)
             except BatchInterruptedError as error:
                 for item in compress(batch, error.results):
                     yield item
@@ -198,114 +128,88 @@ class BloomFilter(Bound[AsyncClient, FilterOperations]):
             for item in compress(batch, answers):
                 yield item
 
-    @documented_by(FilterOperations.load)
+    @documented_as(filters.Filter.load)
     async def load(
-        self,
-        items: Iterable[Item] | AsyncIterable[Item],
-        progress: Callable[[int], object] | None = None,
+        self, items: Iterable[I] | AsyncIterable[I], progress: Callable[[int], object] | None = None
     ) -> int:
-        operations, loop = self._operations, asyncio.get_running_loop()
-        load = operations.loading(await drive(self._client, operations.handle()))
-        done = 0
-
-        async def send() -> None:
-            nonlocal done
-            done += load.items
-            handle = await drive(self._client, operations.load(load))
-            added = await loop.run_in_executor(None, load.finish)
-            await drive(self._client, operations.tally(handle, added))
-            if progress is not None:
-                progress(done)
-
-        # What takes long here is left to a thread: the loop has other things to do.
-        async for batch in async_batches(items, LOAD_ITEMS):
-            await loop.run_in_executor(None, load.take, batch)
-            if load.is_full:
-                await send()
-        if load.items:
-            await send()
+        """Add items as fast as possible, without an answer for each; return how many were read."""
+        done: int = await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
         return done
 
-    @documented_by(FilterOperations.claim)
-    def claim(self, item: Item, lease: float | timedelta = 30.0) -> Claiming:
-        return Claiming(drive(self._client, self._operations.claim(item, lease, self._claim)))
+    @documented_as(filters.Filter.claim)
+    def claim(self, item: I, lease: float | timedelta = 30.0) -> Claiming:
+        """Hold an item while working on it: await the claim, or enter it with `async with`."""
+        return Claiming(self._run(self._operations.claim(item, lease, self._claim)))
 
-    @documented_by(FilterOperations.claim_many)
-    async def claim_many(self, items: Iterable[Item], lease: float | timedelta = 30.0) -> list[Claim]:
-        return await drive(self._client, self._operations.claim_many(items, lease, self._claim))
+    @documented_as(filters.Filter.claim_many)
+    async def claim_many(self, items: Iterable[I], lease: float | timedelta = 30.0) -> list[AsyncClaim]:
+        """Claim items; return a `Claim` of each, in order."""
+        return await self._run(self._operations.claim_many(items, lease, self._claim))
 
-    def _claim(self, held: Held) -> Claim:
-        return Claim(self._client, self._operations, held)
+    def _claim(self, held: Held) -> AsyncClaim:
+        return AsyncClaim(self._client, self._operations, held)
 
-    async def queue_add(self, pipe: AnyPipeline, item: Item) -> None:
-        """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
+    @documented_as(filters.Filter.reserve)
+    async def reserve(self) -> None:
+        """Create the filter now, or check the stored one."""
+        await self._run(self._operations.reserve())
 
-        In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
-        its own client.
-        """
-        handle = await drive(self._client, self._operations.handle(item))
-        self._operations.queue_add(handle, pipe, item)
+    @documented_as(filters.Filter.info)
+    async def info(self) -> FilterInfo:
+        """Return the filter's parameters and how full it is."""
+        return await self._run(self._operations.info())
 
-    async def queue_contains(self, pipe: AnyPipeline, item: Item) -> None:
-        """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
-        handle = await drive(self._client, self._operations.handle(item))
-        self._operations.queue_contains(handle, pipe, item)
+    @documented_as(filters.Filter.approximate_count)
+    async def approximate_count(self) -> int:
+        """Estimate the number of items from the share of bits set."""
+        return await self._run(self._operations.approximate_count())
 
-    reserve = run(FilterOperations.reserve)
-    info = run(FilterOperations.info)
-    approximate_count = run(FilterOperations.approximate_count)
-    snapshot = run(FilterOperations.snapshot)
-    clear = run(FilterOperations.clear)
-    delete = run(FilterOperations.delete)
-    expire = run(FilterOperations.expire)
+    @documented_as(filters.Filter.clear)
+    async def clear(self) -> None:
+        """Empty the filter: a new generation with the same parameters and the same expiry."""
+        await self._run(self._operations.clear())
 
-
-class ScalingBloomFilter(BloomFilter):
-    __doc__ = ScalingOperations.__doc__
-    _operations_class = ScalingOperations
-
-    @built_by(ScalingOperations)
-    def __init__(self, client: AsyncClient, operations: ScalingOperations) -> None:
-        Bound.__init__(self, client, operations)
+    @documented_as(filters.Filter.delete)
+    async def delete(self) -> bool:
+        """Delete the filter; True if it existed."""
+        return await self._run(self._operations.delete())
 
 
-class RotatingBloomFilter(BloomFilter):
-    __doc__ = RotatingOperations.__doc__
-    _operations_class = RotatingOperations
+class Expiring(Bound[AsyncClient]):
+    """Filters that can be given a time to live."""
 
-    @built_by(RotatingOperations)
-    def __init__(self, client: AsyncClient, operations: RotatingOperations) -> None:
-        Bound.__init__(self, client, operations)
-
-
-class ShardedBloomFilter(BloomFilter):
-    __doc__ = ShardedOperations.__doc__
-    _operations_class = ShardedOperations
-
-    @built_by(ShardedOperations)
-    def __init__(self, client: AsyncClient | Sequence[AsyncClient], operations: ShardedOperations) -> None:
-        operations.over(len(client) if isinstance(client, list | tuple) else 1)
-        Bound.__init__(self, cast("AsyncClient", client), operations)
-
-    @classmethod
-    async def open(cls, client: AsyncClient | Sequence[AsyncClient], name: str) -> Self:
-        """Return a filter whose parameters are read from the server.
-
-        :raises FilterNotFoundError: there is none.
-        :raises FilterLostError: the root is there and a shard is not; a filter that is made with the
-            constructor goes on without it after `reserve()`.
-        """
-        handle = cls(client, name)
-        await handle.reserve()
-        return handle
+    @documented_as(filters.Expiring.expire)
+    async def expire(self, seconds: float | timedelta) -> None:
+        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
+        await drive(self._client, self._operations.expire(seconds))
 
 
-class CountingBloomFilter(BloomFilter):
-    __doc__ = CountingOperations.__doc__
-    _operations_class = CountingOperations
+class Queueing(Bound[AsyncClient], Generic[I]):
+    """Filters whose calls can be queued on a caller's pipeline."""
 
-    @built_by(CountingOperations)
-    def __init__(self, client: AsyncClient, operations: FilterOperations) -> None:
-        Bound.__init__(self, client, operations)
+    @documented_as(filters.Queueing.queue_add)
+    async def queue_add(self, pipe: AnyPipeline, item: I) -> None:
+        """Queue an add on a pipeline of the caller's."""
+        await drive(self._client, self._operations.queue_add(pipe, item))
 
-    remove = run(CountingOperations.remove)
+    @documented_as(filters.Queueing.queue_contains)
+    async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
+        """Queue a test on a pipeline of the caller's."""
+        await drive(self._client, self._operations.queue_contains(pipe, item))
+
+
+@documented_as(filters.BloomFilter)
+class BloomFilter(Filter[I], Queueing[I], Expiring):
+    """A Bloom filter in one key of a Redis or Valkey server."""
+
+    _operations: PlainOperations | PartitionedOperations
+    _operations_class: ClassVar[Any] = PlainOperations
+
+    @constructor(PlainOperations.__init__)
+    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
+        super().__init__(client, operations(name, **parameters))
+
+    @documented_as(filters.BloomFilter.snapshot)
+    async def snapshot(self) -> LocalFilter:
+        """Return a copy of the filter in this process, which answers without the server."""
+        return await self._run(self._operations.snapshot())

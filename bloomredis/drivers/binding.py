@@ -1,7 +1,6 @@
-"""How a public class gets its methods from operations without their being written again.
+"""Operations together with the client that executes them.
 
-A driver's class says `clear = run(FilterOperations.clear)`: type checkers see the operation's
-parameters and its answer, and so do `help()` and `inspect`.
+The public classes take their signatures from the operations and from `Options`, and check calls by them.
 """
 
 from __future__ import annotations
@@ -9,38 +8,27 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Concatenate, Generic, NoReturn, ParamSpec, Protocol, Self, TypeVar
+from dataclasses import fields
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
-P = ParamSpec("P")
-S = TypeVar("S")
+from bloomredis.operations.options import Options
+
 C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Operations(Protocol):
-    """What the operations say of themselves."""
-
-    min_replicas: int
-    servers: int
-
-    @property
-    def name(self) -> str:
-        """The name of the filter's key."""
-
-
-O = TypeVar("O", bound=Operations)  # noqa: E741 - the operations
-
-
-class Bound(Generic[C, O]):
-    """Operations together with the client that executes them.
+class Bound(Generic[C]):
+    """Operations of a filter together with a client.
 
     It pickles without the client, which has to be given again: `with_client`.
     """
 
     _is_asyncio: ClassVar[bool]
-    """What clients the class is for."""
+    """True if the class is for asyncio clients."""
+    _operations: Any
+    _operations_class: ClassVar[Any]
 
-    def __init__(self, client: C, operations: O) -> None:
+    def __init__(self, client: C, operations: Any) -> None:
         self._check_kind(client)
         if isinstance(client, list | tuple):
             self._check_servers(client, operations)
@@ -64,7 +52,7 @@ class Bound(Generic[C, O]):
         raise TypeError(f"{given} is an asyncio client; use bloomredis.asyncio.{own}")
 
     @staticmethod
-    def _check_servers(clients: Sequence[object], operations: Operations) -> None:
+    def _check_servers(clients: Sequence[object], operations: Any) -> None:
         if len(clients) != operations.servers:
             raise ValueError(
                 f"{operations.name!r} is on {operations.servers} servers, not on {len(clients)}; "
@@ -72,12 +60,20 @@ class Bound(Generic[C, O]):
             )
 
     def _bind(self) -> None:
-        """Make what depends on the client."""
+        """Make the parts that depend on the client."""
+
+    @classmethod
+    def _from_server(cls, client: C, name: str) -> Self:
+        """Return a filter whose parameters are those that are stored, before its first call."""
+        filter_ = cls.__new__(cls)
+        Bound.__init__(filter_, client, cls._operations_class.from_server(name))
+        return filter_
 
     @property
     def name(self) -> str:
         """The filter's key."""
-        return self._operations.name
+        name: str = self._operations.name
+        return name
 
     def with_client(self, client: C) -> Self:
         """Return the same filter over another client: in another process, thread or event loop."""
@@ -88,10 +84,10 @@ class Bound(Generic[C, O]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    def __getstate__(self) -> O:
+    def __getstate__(self) -> Any:
         return self._operations
 
-    def __setstate__(self, operations: O) -> None:
+    def __setstate__(self, operations: Any) -> None:
         no_client: Any = _NoClient()
         Bound.__init__(self, no_client, operations)
 
@@ -105,47 +101,65 @@ class _NoClient:
     pipeline = __getitem__ = execute_command
 
 
-def presented_as(operation: Callable[..., Any], method: Callable[..., Any]) -> None:
-    """Give `method` the name, docstring and parameters of `operation`, and its answer as return type."""
-    functools.update_wrapper(method, operation)
-    signature = inspect.signature(operation)
-    answer = str(signature.return_annotation).removeprefix("Op[").removesuffix("]")
-    method.__signature__ = signature.replace(return_annotation=answer)  # type: ignore[attr-defined]  # documented in inspect
-    method.__annotations__ = {**operation.__annotations__, "return": answer}
-
-
-def documented_by(operation: Callable[..., Any]) -> Callable[[F], F]:
-    """Give a method the docstring of the operation that it executes."""
-
-    def decorate(method: F) -> F:
-        method.__doc__ = operation.__doc__
-        return method
-
-    return decorate
-
-
 def is_asyncio(client: object) -> bool:
     """Return whether a client, or the first of several, is one of asyncio."""
     first = client[0] if isinstance(client, list | tuple) and client else client
     return inspect.iscoroutinefunction(getattr(first, "execute_command", None))
 
 
-def built_by(
-    operations: Callable[P, O], make: Callable[..., O] | None = None
-) -> Callable[[Callable[[S, C, O], None]], Callable[Concatenate[S, C, P], None]]:
-    """Let `__init__(self, client, operations)` take a client and whatever makes the operations.
+def constructor(operations: Callable[..., Any]) -> Callable[[F], F]:
+    """Show the parameters of `operations` and of `Options` in a constructor's signature, and check them.
 
-    They are made by `make`, if it is given, which takes the same arguments.
+    So the error for a wrong argument names the public class.
     """
+    own = [
+        each for each in inspect.signature(operations).parameters.values() if each.kind != each.VAR_KEYWORD
+    ]
+    common = [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
+        )
+        for each in fields(Options)
+    ]
 
-    def decorate(init: Callable[[S, C, O], None]) -> Callable[Concatenate[S, C, P], None]:
+    def decorate(init: F) -> F:
+        first = list(inspect.signature(init).parameters.values())[:2]
+        parameters = [each for each in own if each.name not in {"self", "cls"}]
+        signature = inspect.Signature([*first, *parameters, *common])
+
         @functools.wraps(init)
-        def wrapper(self: S, client: C, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            init(self, client, (make or operations)(*args, **kwargs))
+        def wrapper(self: Any, *arguments: Any, **options: Any) -> None:
+            try:
+                signature.bind(self, *arguments, **options)
+            except TypeError as error:
+                raise TypeError(f"{type(self).__name__}(): {error}") from None
+            init(self, *arguments, **options)
 
-        own = list(inspect.signature(init).parameters.values())[:2]
-        taken = inspect.signature(operations).parameters.values()
-        wrapper.__signature__ = inspect.Signature([*own, *taken])  # type: ignore[attr-defined]  # documented in inspect
-        return wrapper
+        wrapper.__signature__ = signature  # type: ignore[attr-defined]  # documented in inspect
+        return wrapper  # type: ignore[return-value]  # the same to its callers
+
+    return decorate
+
+
+def documented(options: type) -> Callable[[F], F]:
+    """Add the parameters that the docstring of `options` describes to that of a class."""
+    common = inspect.getdoc(options) or ""
+    lines = common[common.index(":param") :].splitlines()
+    described = "\n".join(f"    {line}" if line else line for line in lines)
+
+    def decorate(class_: F) -> F:
+        before, raises, after = (class_.__doc__ or "").rpartition("    :raises")
+        class_.__doc__ = f"{before}{described}\n{raises}{after}"
+        return class_
+
+    return decorate
+
+
+def documented_as(twin: Callable[..., Any]) -> Callable[[F], F]:
+    """Give a method or a class the docstring of its synchronous twin, of which its own is the first line."""
+
+    def decorate(own: F) -> F:
+        own.__doc__ = twin.__doc__
+        return own
 
     return decorate

@@ -1,13 +1,14 @@
-"""Which waiting calls travel together, and what each of them is told: group commit, without I/O.
+"""Group commit without I/O: which waiting calls share the next script call, and the outcome of each.
 
 A call that finds nobody under way goes at once, alone.  Calls that arrive while others are under way
-wait, in order, and leave together in the next script call.  Nothing waits on a timer.  The drivers in
-`client` (threads) and `asyncio` (tasks) know how to wait and to carry.
+wait, in order, and leave together in the next script call.  Nothing waits on a timer.  `threads` and `tasks`
+know how to wait and to run.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -15,7 +16,7 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
-from bloomredis.operations.filter import FilterOperations
+from bloomredis.operations.membership import Answers
 
 MOST_ITEMS: Final = 400
 """Items that share one script call; with 7 hashes that is about what it may take (`PROBES_A_CALL`)."""
@@ -64,45 +65,65 @@ def gathered(batch: Sequence[PendingCall]) -> list[str | bytes]:
     return list(chain.from_iterable([call.items for call in batch]))
 
 
-def outcomes(
-    operations: FilterOperations, batch: Sequence[W], answers: list[bool] | Exception
-) -> Iterable[tuple[W, Any]]:
-    """Return each call with its own answer (a bool, or a list of them) or its own error."""
+def outcomes(batch: Sequence[W], answers: list[bool] | Exception) -> Iterable[tuple[W, Any, int]]:
+    """Return each call with its outcome and the index of its first item in the batch.
+
+    The outcome is an answer (a bool, or a list of them) or an error of the call's own.
+    """
     if isinstance(answers, list) and {call.source is None for call in batch} == {True}:
-        return zip(batch, answers, strict=True)
-    return _sliced(operations, batch, answers)
+        return zip(batch, answers, itertools.count(), strict=False)
+    return _sliced(batch, answers)
 
 
-def _sliced(
-    operations: FilterOperations, batch: Sequence[W], answers: list[bool] | Exception
-) -> Iterator[tuple[W, Any]]:
+def _sliced(batch: Sequence[W], answers: list[bool] | Exception) -> Iterator[tuple[W, Any, int]]:
     error = None
+    tokens: Sequence[str | None] = ()
     if isinstance(answers, Exception):
         error = answers
+        tokens = getattr(error, "tokens", ())
         answers = error.results if isinstance(error, BatchInterruptedError) else []
-    start = 0
-    owed: set[str | bytes] = set()  # one token for each item: of equal ones the first was the new one
+    start, known = 0, len(answers)
     for call in batch:
         own = answers[start : start + len(call.items)]
-        start += len(call.items)
         if len(own) < len(call.items) and error is not None:
-            token = None if call.items[0] in owed else operations.token_of(call.items[0])
-            owed.update(call.items[len(own) :])
-            yield call, _own_error(call, own, error, token)
+            sent = start + len(own) - known  # index of its first item without an answer among such
+            own_tokens = tokens[sent : sent + len(call.items) - len(own)]
+            yield call, _own_error(call, own, error, own_tokens), start
         else:
-            yield call, own[0] if call.source is None else own
+            yield call, own[0] if call.source is None else own, start
+        start += len(call.items)
 
 
-def _own_error(call: PendingCall, own: list[bool], error: Exception, token: str | None) -> Exception:
-    """Return what one caller is told: about its own items, and no exception object is shared."""
+def keep(answers: list[bool] | Exception, start: int, call: PendingCall) -> None:
+    """Keep the answers of a call whose caller is not there any more, for who asks again."""
+    kept = answers.answers if isinstance(answers, BatchInterruptedError) else answers
+    if isinstance(kept, Answers):
+        kept.keep(range(start, min(start + len(call.items), len(kept))))
+
+
+def _own_error(
+    call: PendingCall, own: list[bool], error: Exception, tokens: Sequence[str | None]
+) -> Exception:
+    """Return the error for one caller: about its own items, with tokens of its own."""
     reason = error.__cause__ if isinstance(error, BatchInterruptedError) else None
+    mine: Exception
     if not isinstance(reason, Exception):
-        mine = copy.copy(error)
+        mine = _copied(error)
     elif call.source is not None:
-        mine = BatchInterruptedError(str(error), own, call.source[len(own) :])
-    elif isinstance(reason, OutcomeUnknownError):
-        mine = OutcomeUnknownError(str(reason), token)
+        mine = BatchInterruptedError(str(error), own, call.source[len(own) :], tokens)
     else:
-        mine = copy.copy(reason)
-    mine.__cause__ = reason or error.__cause__
+        mine = _copied(reason)
+        if isinstance(mine, OutcomeUnknownError):
+            mine.token = tokens[0] if tokens else None
+    if mine is not reason:
+        mine.__cause__ = reason or error.__cause__
     return mine
+
+
+def _copied(error: Exception) -> Exception:
+    """Return a copy, so that callers share no exception object; the error itself if it cannot be copied."""
+    try:
+        mine = copy.copy(error)
+    except Exception:
+        return error
+    return mine if isinstance(mine, type(error)) else error

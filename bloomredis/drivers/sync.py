@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -10,9 +9,12 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from bloomredis.protocol import cluster
+from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.steps import (
     AtMostOnce,
+    Compute,
     Concurrent,
+    NextBatch,
     OnServer,
     Pipelined,
     ReadOnly,
@@ -23,13 +25,12 @@ from bloomredis.protocol.steps import (
 
 T = TypeVar("T")
 
-
 MOST_HELPERS: Final = 32
 """Threads, for the whole process, that wait for other servers of a filter on several."""
 
 
 class SyncClient(Protocol):
-    """What is needed of a client."""
+    """The methods of a client that are used."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send one command and return its reply."""
@@ -41,7 +42,7 @@ class SyncClient(Protocol):
 def drive(
     client: SyncClient, operation: Generator[Any, Any, T], execute: Callable[[Any, Any], Any] | None = None
 ) -> T:
-    """Execute an operation's commands until it has its answer."""
+    """Execute an operation's steps until it has its answer."""
     execute = execute or _execute
     try:
         step = next(operation)
@@ -56,19 +57,44 @@ def drive(
         answer: T = end.value
         return answer
     finally:
-        operation.close()  # it learns at once that it was interrupted or cancelled
+        operation.close()  # it learns at once that it was interrupted
+
+
+def resume(client: SyncClient, operation: Generator[Any, Any, T], met: BaseException | int) -> T:
+    """Go on with an operation whose first step was executed, and met an error or this reply."""
+    first = iter([met])
+
+    def execute(client: Any, step: Any) -> Any:
+        for reply in first:
+            if isinstance(reply, BaseException):
+                raise reply
+            return reply
+        return _execute(client, step)
+
+    return drive(client, operation, execute)
 
 
 def _execute(client: SyncClient, step: Step) -> Any:
+    if isinstance(step, NextBatch | Compute):
+        return _here(step)
     if isinstance(step, Concurrent):
-        return _together(client, step.steps)
+        return _at_once([partial(_execute, client, each) for each in step.steps])
     if isinstance(step, OnServer):
         return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.run(client, step), _act)
+    return _send(client, step)
+
+
+def _here(step: NextBatch | Compute) -> Any:
+    return next(step.source, None) if isinstance(step, NextBatch) else step.function()
+
+
+def _send(client: SyncClient, step: Any) -> Any:
+    """Send a step to the one server of a client."""
     if isinstance(step, Pipelined):
         together = [each for one in step.steps for each in commands_of(one)]
-        return regrouped(step.steps, _execute(client, together))
+        return regrouped(step.steps, _send(client, together))
     if isinstance(step, ReadOnly):
         step = step.command
     elif isinstance(step, AtMostOnce):
@@ -81,10 +107,6 @@ def _execute(client: SyncClient, step: Step) -> Any:
     return pipe.execute(raise_on_error=False)
 
 
-def _together(client: SyncClient, steps: Sequence[Step]) -> list[Any]:
-    return _at_once([partial(_execute, client, step) for step in steps])
-
-
 def _at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Make the first call here and the others in threads, or here if no thread is free by then."""
 
@@ -94,7 +116,8 @@ def _at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         except Exception as error:
             return error
 
-    helping = [_helpers().submit(outcome, call) for call in calls[1:]]
+    pool = _helpers.pool()
+    helping = [pool.submit(outcome, call) for call in calls[1:]]
     try:
         told = [outcome(calls[0])]
         for call, future in zip(calls[1:], helping, strict=True):
@@ -104,14 +127,25 @@ def _at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     return told
 
 
-_pool: ThreadPoolExecutor | None = None
+class _Helpers:
+    """The threads of this process that wait for other servers."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin with no thread: a child has none of its parent's."""
+        self._pool: ThreadPoolExecutor | None = None
+        renewed_after_fork(self)
+
+    def pool(self) -> ThreadPoolExecutor:
+        """Return the pool, which is made when it is first needed."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(MOST_HELPERS, thread_name_prefix="bloomredis")
+        return self._pool
 
 
-def _helpers() -> ThreadPoolExecutor:
-    global _pool  # noqa: PLW0603 - one for the process, made when it is first needed
-    if _pool is None:
-        _pool = ThreadPoolExecutor(MOST_HELPERS, thread_name_prefix="bloomredis")
-    return _pool
+_helpers: Final = _Helpers()
 
 
 def _act(client: Any, act: cluster.Act) -> Any:
@@ -135,12 +169,3 @@ def _learn(client: Any, act: cluster.RefreshSlot | cluster.RefreshMap) -> None:
         client.nodes_manager.initialize()
     elif probe := cluster.probe(client, act):
         client.execute_command(*probe)
-
-
-def _after_fork() -> None:
-    global _pool  # noqa: PLW0603 - its threads are the parent's
-    _pool = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

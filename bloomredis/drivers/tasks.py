@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Sequence,
-)
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
 
-from bloomredis.drivers.aio import AsyncClient, T, drive
-from bloomredis.drivers.coalescing import MOST_ITEMS, PendingCall, gathered, outcomes, take
-from bloomredis.operations.filter import FilterOperations
-from bloomredis.protocol.steps import (
-    Op,
-)
+from bloomredis.drivers.aio import AsyncClient, drive
+from bloomredis.drivers.coalescing import MOST_ITEMS, PendingCall, gathered, keep, outcomes, take
+from bloomredis.errors import OutcomeUnknownError
+from bloomredis.protocol.steps import Op
+
+T = TypeVar("T")
 
 MOST_UNDER_WAY: Final = 2
 """Batches under way at once: one in the server while the next is packed and the last handed out."""
@@ -26,7 +22,7 @@ FEWEST_ITEMS: Final = 64
 
 
 class _Waiter(PendingCall):
-    """How a task waits."""
+    """A task that waits."""
 
     __slots__ = ("future",)
 
@@ -39,16 +35,13 @@ class _Waiter(PendingCall):
 
 
 class Coalescer:
-    """Carries the calls of one verb; those that find others under way travel together."""
+    """Sends the calls of one verb; those that find others under way share round trips."""
 
     def __init__(
-        self,
-        client: AsyncClient,
-        operations: FilterOperations,
-        verb: Callable[[list[str | bytes]], Op[list[bool]]],
+        self, client: AsyncClient, name: str, verb: Callable[[list[str | bytes]], Op[list[bool]]]
     ) -> None:
         self._client = client
-        self._operations = operations
+        self._name = name
         self._verb = verb
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -74,7 +67,7 @@ class Coalescer:
     def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._loop is not None and not self._loop.is_closed():
             raise RuntimeError(
-                f"the filter {self._operations.name!r} is in use in another event loop; "
+                f"the filter {self._name!r} is in use in another event loop; "
                 "make a client in this one and use filter.with_client(client)"
             )
         self._loop = loop
@@ -95,26 +88,27 @@ class Coalescer:
                 self._schedule()
 
     async def _run_batch(self, batch: list[_Waiter], items: list[str | bytes]) -> None:
-        answers: list[bool] | Exception
+        answers: list[bool] | Exception = OutcomeUnknownError(
+            "the task that sent this call with others was ended; "
+            "a second call on the same object answers as this one would have"
+        )
         try:
-            try:
-                answers = await drive(self._client, self._verb(items))
-            except Exception as error:
-                answers = error
-            for waiter, outcome in outcomes(self._operations, batch, answers):
-                future = waiter.future
-                if future.done():
-                    continue
-                if isinstance(outcome, Exception):
-                    future.set_exception(outcome)
-                else:
-                    future.set_result(outcome)
-        except BaseException:
-            for waiter in batch:
-                waiter.future.cancel()
-            raise
-        finally:
-            self._end(items)  # last, so that those who are told now come back before the next departure
+            answers = await drive(self._client, self._verb(items))
+        except Exception as error:
+            answers = error
+        finally:  # also where something else is raised
+            self._deliver(batch, answers)
+            self._end(items)  # last, so that those who are woken now come back before the next departure
+
+    def _deliver(self, batch: list[_Waiter], answers: list[bool] | Exception) -> None:
+        for waiter, outcome, start in outcomes(batch, answers):
+            future = waiter.future
+            if future.done():  # it was cancelled
+                keep(answers, start, waiter)
+            elif isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
 
     def _begin(self, items: Sequence[str | bytes]) -> None:
         self._batches += 1
@@ -126,8 +120,8 @@ class Coalescer:
         self._schedule()
 
     def _schedule(self) -> None:
-        # Departure is left to the end of the loop's turn, so that all tasks that are being woken up
-        # now get on board.
+        # The next batch is left to the end of the loop's turn, so that all tasks that are being woken up
+        # now join it.
         if not self._scheduled and self._batches < MOST_UNDER_WAY:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._dispatch)
@@ -138,10 +132,10 @@ class Coalescer:
             # Half of all calls, so that two halves take turns in the server and here.
             half = max(FEWEST_ITEMS, (len(self._queue) + len(self._items) + 1) // 2)
             if self._batches and len(self._queue) < half:
-                return  # the landing of the others schedules the next departure
+                return  # the end of the others schedules the next
             taken = take(self._queue, min(MOST_ITEMS, half), self._items)
             if not taken:
-                return  # the landing of what bars it schedules the next departure
+                return  # the end of what bars it schedules the next
             if batch := [waiter for waiter in taken if not waiter.future.done()]:
                 items = gathered(batch)
                 self._begin(items)

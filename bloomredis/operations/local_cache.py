@@ -1,24 +1,32 @@
-"""When a copy in this process may answer for the server.
+"""Answers from a copy of the filter in this process, where the copy may answer for the server.
 
 An item whose bits are all set in the copy is in the filter, as long as the filter's generation stands.
-Every script call proves that, since it compares the generation; so the copy answers for so many seconds
-after the last call was sent, and then the next call goes to the server again.  What the server says is
-learnt.  What others add is read from it piece by piece, beside the calls that go there anyway, and only
-while there is something to be gained from it.
+Every script call on the primary proves that, since it compares the generation; so the copy answers for so
+many seconds after the last call was sent, and then the next call goes to the server again.  The copy learns
+what the server says, for the generation that said it.  What others add is read piece by piece, before calls
+that go to the server anyway, and only while there is something to be gained from it.
 """
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bloomredis.bits.batch import HashedBatch
+from bloomredis.bits.batch import HashedBatch, hashed
 from bloomredis.bits.bitmap import Bits
-from bloomredis.operations.snapshot import PIECE_BYTES
-from bloomredis.stored.base import Handle
+from bloomredis.errors import BatchInterruptedError
+from bloomredis.operations.membership import Answers, Encoded, Membership
+from bloomredis.operations.snapshot import PIECE_BYTES, READ
+from bloomredis.protocol.ledger import Ledger
+from bloomredis.protocol.receipts import Pending
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.base import Handle, LayoutChanged, Stored
 
 _SHARE: Final = 20
 """A piece is read when so many times the time has passed that the last one took."""
@@ -26,72 +34,168 @@ _SHARE: Final = 20
 _MISSES: Final = 100
 """Items that the server knew and the copy did not, after which the filter is read once more."""
 
+_log = logging.getLogger("bloomredis")
 
-class LocalCache:
-    """The copy of one filter object, and how long it can be relied on."""
 
-    def __init__(self, check: float) -> None:
+class _Copy:
+    """The copy of one generation."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self.bits = Bits(handle.bitmap)
+        self.until = self.not_before = 0.0  # monotonic times: it answers until, and reads no piece before
+        self.next_piece: int | None = 0  # its first byte, None if all were read
+        self.misses = 0
+
+
+class CachedMembership:
+    """Membership calls that ask the copy first.
+
+    :param check: seconds for which the copy answers after a call to the server.
+    """
+
+    def __init__(self, stored: Stored, ledger: Ledger, membership: Membership, check: float) -> None:
+        self._stored = stored
+        self._ledger = ledger
+        self._membership = membership
         self._check = check
-        self._drop(None)
+        self._copy: _Copy | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_check": self._check}  # another process reads a copy of its own
+        return {**self.__dict__, "_copy": None}  # another process reads a copy of its own
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._check = state["_check"]
-        self._drop(None)
+    def has(self, encoded: bytes) -> bool:
+        """True if an item is known to be in the filter; False says nothing."""
+        copy = self._copy
+        return (
+            copy is not None
+            and not self._ledger.items  # a pending item is answered by its call
+            and copy.handle is self._stored.handle
+            and time.monotonic() < copy.until
+            and copy.bits.has(encoded)
+        )
 
-    def _drop(self, handle: Handle | None) -> None:
-        self._opened = handle
-        self._bits = None if handle is None else Bits(handle.bitmap)
-        self._until = self._not_before = 0.0
-        self._next: int | None = 0  # the first byte of the piece to read next, None if all were read
-        self._misses = 0
+    def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
+        """Add an item; True if it was new."""
+        return self._stored.attempt(partial(self._add_one, item=item, token=token))
 
-    def has(self, handle: Handle | None, encoded: bytes) -> bool:
-        """Return whether an item is known to be in the filter."""
-        bits = self._bits
-        if bits is None or handle is not self._opened or time.monotonic() >= self._until:
-            return False
-        return bits.has(encoded)
+    def _add_one(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
+        copy = yield from self._refreshed(handle)
+        sent = time.monotonic()
+        new = yield from self._membership.add_under(handle, item, token)
+        self._learn_one(copy, sent, item, misses=int(not new))
+        return new
 
-    def unknown(self, handle: Handle | None, encoded: HashedBatch) -> NDArray[np.intp] | None:
-        """Return the places of the items that are not known to be in the filter; None if none is known."""
-        bits = self._bits
-        if bits is None or handle is not self._opened or time.monotonic() >= self._until:
-            return None
-        return encoded.places.missing(bits.array)
+    def test_one(self, item: bytes) -> Op[bool]:
+        """Test an item."""
+        return self._stored.attempt(partial(self._test_one, item=item))
 
-    def learn(
-        self, handle: Handle, sent: float, there: bytes | HashedBatch | None, misses: int
-    ) -> tuple[int, int] | None:
-        """Take notice of a call that was sent then, which found this generation, and of items in the filter.
+    def _test_one(self, handle: Handle, item: bytes) -> Op[bool]:
+        copy = yield from self._refreshed(handle)
+        sent = time.monotonic()
+        there = yield from self._membership.test_under(handle, item)
+        self._learn_one(copy, sent, item if there else None, misses=int(there))
+        return there
 
-        :param there: one encoded item, or a batch.
+    def add(self, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:
+        """Add items; say of each whether it was new."""
+        handle = yield from self._stored.acquire()
+        batch = hashed(handle.bitmap, encoded)
+        ask = self._unknown(handle, batch)
+        if not len(ask):
+            return Answers(lambda _: None, [False] * len(encoded))
+        copy = yield from self._refreshed(handle)
+        sent = time.monotonic()
+        asked = batch.take(ask)
+        try:
+            told = yield from self._membership.add(asked, [source[i] for i in ask])
+        except BatchInterruptedError as error:
+            raise _merged_error(error, ask.tolist(), source) from error.__cause__
+        if self._stored.handle is not handle and len(ask) < len(encoded):
+            # The filter may have been lost on the way, and with it what the copy knows.
+            told.keep(range(len(told)))
+            return (yield from self.add(encoded, source))
+        self._learn(copy, sent, asked, told.count(False))
+        places = ask.tolist()
+        index = {place: j for j, place in enumerate(places)}
+        answers = Answers(lambda i: told.keep([index[i]] if i in index else ()), [False] * len(encoded))
+        for place, answer in zip(places, told, strict=True):
+            answers[place] = answer
+        return answers
+
+    def test(self, encoded: Encoded) -> Op[list[bool]]:
+        """Test items."""
+        handle = yield from self._stored.acquire()
+        batch = hashed(handle.bitmap, encoded)
+        ask = self._unknown(handle, batch)
+        answers = np.ones(len(encoded), dtype=np.bool_)
+        if len(ask):
+            copy = yield from self._refreshed(handle)
+            sent = time.monotonic()
+            asked = batch.take(ask)
+            told = yield from self._membership.test(asked)
+            if self._stored.handle is not handle and len(ask) < len(encoded):
+                return (yield from self.test(encoded))
+            answers[ask] = told
+            self._learn(copy, sent, asked.take(np.flatnonzero(told)), told.count(True))
+        listed: list[bool] = answers.tolist()
+        return listed
+
+    def _unknown(self, handle: Handle, batch: HashedBatch) -> NDArray[np.intp]:
+        """Return the indexes of the items that are not known to be in the filter."""
+        copy = self._copy
+        if self._ledger.items or copy is None or copy.handle is not handle or time.monotonic() >= copy.until:
+            return np.arange(len(batch.encoded))
+        return batch.places.missing(copy.bits.array)
+
+    def _refreshed(self, handle: Handle) -> Op[_Copy]:
+        """Return the copy of the filter that `handle` names, after reading the next piece if it is time."""
+        copy = self._copy
+        if copy is None or copy.handle is not handle:
+            copy = self._copy = _Copy(handle)
+        if copy.next_piece is None or time.monotonic() < copy.not_before:
+            return copy
+        first, asked = copy.next_piece, time.monotonic()
+        try:
+            piece = yield from self._stored.run(
+                READ, handle, (first, PIECE_BYTES), reads=True, replicas=False
+            )
+        except LayoutChanged:
+            raise
+        except Exception as error:
+            _log.debug("the local cache of %r was not refreshed: %s", self._stored.name, error)
+        else:
+            now = time.monotonic()
+            copy.bits.unite(first, piece)
+            copy.not_before = now + _SHARE * (now - asked)
+            following = first + PIECE_BYTES
+            copy.next_piece = following if following < len(copy.bits.bytes) else None
+        return copy
+
+    def _learn_one(self, copy: _Copy, sent: float, item: bytes | None, misses: int) -> None:
+        if item is not None:
+            copy.bits.add(item)
+        self._learn(copy, sent, None, misses)
+
+    def _learn(self, copy: _Copy, sent: float, there: HashedBatch | None, misses: int) -> None:
+        """Record that a call sent at `sent` confirmed the generation, and which items are in it.
+
         :param misses: how many of them others had added.
-        :returns: the piece of the filter to read now (its first byte, its length), if any.
         """
-        if handle is not self._opened:
-            self._drop(handle)
-        assert self._bits is not None  # noqa: S101 - there is one for what is opened
-        self._until = sent + self._check
-        if isinstance(there, bytes):
-            self._bits.add(there)
-        elif there is not None and there.layout == handle.bitmap:
-            there.places.set(self._bits.array)
-        self._misses += misses
-        if self._next is None and self._misses >= _MISSES:
-            self._next, self._misses = 0, 0
-        if self._next is None or time.monotonic() < self._not_before:
-            return None
-        return self._next, PIECE_BYTES
+        if there is not None:
+            there.places.set(copy.bits.array)
+        copy.until = max(copy.until, sent + self._check)
+        copy.misses += misses
+        if copy.next_piece is None and copy.misses >= _MISSES:
+            copy.next_piece, copy.misses = 0, 0
 
-    def unite(self, handle: Handle, first: int, piece: bytes, asked: float) -> None:
-        """Take a piece that was read; `asked` says when it was asked for."""
-        if handle is not self._opened or self._bits is None:
-            return
-        self._bits.unite(first, piece)
-        now = time.monotonic()
-        self._not_before = now + _SHARE * (now - asked)
-        following = first + PIECE_BYTES
-        self._next = following if following < len(self._bits.bytes) else None
+
+def _merged_error(
+    error: BatchInterruptedError, ask: list[int], source: Sequence[Any]
+) -> BatchInterruptedError:
+    """Return the error of a batch, given that of the items that were asked about."""
+    until = ask[len(error.results)]
+    results = [False] * until
+    for place, answer in zip(ask, error.results, strict=False):
+        results[place] = answer
+    return BatchInterruptedError(error.args[0], results, source[until:])

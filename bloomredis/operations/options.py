@@ -1,79 +1,139 @@
-"""What a filter's parameters say is under its key: a filter with a header, or another system's bitmap."""
+"""Parameters of the public classes: their types, their defaults, their checks.
+
+The typed dictionaries are the signatures of the constructors, for type checkers; `signature` shows the same
+at run time.  `Options` holds what all classes have in common.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Required, TypedDict
 
 from bloomredis import arguments
-from bloomredis.arguments import OnLost, milliseconds
+from bloomredis.arguments import OnLost
+from bloomredis.bits.encoding import Item
 from bloomredis.protocol.calls import Wait
-from bloomredis.stored import foreign, planning
-from bloomredis.stored.base import Stored
-from bloomredis.stored.foreign import ConfiguredBitmap, ConfiguredLayout, ForeignLayout, StoredBitmap
-from bloomredis.stored.foreign_layers import ChainLayout, LinkedLayout, StoredChain, StoredLinks
-from bloomredis.stored.header import FILTER
-from bloomredis.stored.single import StoredFilter
+from bloomredis.stored.foreign import ForeignLayout
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    I = TypeVar("I", default=Item)  # noqa: E741 - the items, which are `Item` unless there is `encode`
+else:
+    from typing import TypeVar
+
+    I = TypeVar("I")  # noqa: E741
+
+Seconds = float | timedelta
 
 
-def stored(
-    name: str,
-    *,
-    capacity: int | None,
-    error_rate: float | None,
-    layout: str | ForeignLayout | None,
-    ttl: float | timedelta | None,
-    refresh_ttl: bool,
-    on_lost: OnLost,
-    wait: Wait | None,
-    kind: int = FILTER,
-) -> Stored:
-    """Return what is under the key, nothing being known of it yet; `ValueError` for what makes no sense."""
-    name = arguments.name(name)
-    ttl_seconds = 0 if ttl is None else arguments.milliseconds("ttl", ttl)
-    if layout is not None and not isinstance(layout, str):
-        foreign.foreign(layout, capacity, error_rate)
-        if refresh_ttl and ttl is None:
-            raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
-        if on_lost != "raise":
-            raise ValueError(f"on_lost={on_lost!r} has no use here: a bitmap without a header is not missed")
-        return _bitmap(name, layout, ttl_seconds, refresh_ttl=refresh_ttl, wait=wait)
-    if refresh_ttl:
-        raise ValueError(
-            "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
-        )
-    new = planning.template(capacity, error_rate, layout, kind)
-    if ttl is not None and new is None:
+class CommonParameters(TypedDict, Generic[I], total=False):
+    """Parameters of every class."""
+
+    on_lost: OnLost
+    retry_safe: bool
+    encode: Callable[[I], bytes] | None
+    coalesce: bool | None
+    min_replicas: int
+    replica_timeout: Seconds
+
+
+class PlainParameters(CommonParameters[I], total=False):
+    """Parameters of `BloomFilter`."""
+
+    capacity: int | None
+    error_rate: float | None
+    layout: str | ForeignLayout | None
+    ttl: Seconds | None
+    refresh_ttl: bool
+    local_cache: bool
+    local_cache_check: Seconds
+
+
+class CountingParameters(CommonParameters[I], total=False):
+    """Parameters of `CountingBloomFilter`."""
+
+    capacity: int | None
+    error_rate: float | None
+    ttl: Seconds | None
+
+
+class ScalingParameters(CommonParameters[I], total=False):
+    """Parameters of `ScalingBloomFilter`."""
+
+    capacity: Required[int]
+    error_rate: Required[float]
+    expansion: int
+    tightening_ratio: float
+    layout: str | None
+    ttl: Seconds | None
+
+
+class RotatingParameters(CommonParameters[I], total=False):
+    """Parameters of `RotatingBloomFilter`."""
+
+    capacity: Required[int]
+    error_rate: Required[float]
+    window: Required[Seconds]
+    slices: int
+    layout: str | None
+
+
+class ShardedParameters(CommonParameters[I], total=False):
+    """Parameters of `ShardedBloomFilter`."""
+
+    capacity: int | None
+    error_rate: float | None
+    shards: int | None
+    layout: str | None
+    seed: int | None
+    ttl: Seconds | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options that every class has.
+
+    :param on_lost: what to do when the filter that this object has used is gone or another one:
+        `"raise"` raises `FilterLostError`; `"recreate"` logs a warning and goes on with what is there
+        now, or a new filter; a callable is given the error first, and may raise it.
+    :param retry_safe: let a call that is sent again get the answer of its first execution, so that a
+        lost reply never turns into "already there".
+    :param encode: turns an item into bytes, for items that are not str, bytes or int.
+    :param coalesce: let concurrent calls share round trips: those of tasks in asyncio, where None means
+        True, or of threads other than the main one, where None means False.
+    :param min_replicas: replicas that must have a write before the call returns; fewer raise
+        `OutcomeUnknownError`.  On a cluster they are those of the node that has the key.
+    :param replica_timeout: seconds to wait for them.
+    """
+
+    on_lost: OnLost = "raise"
+    retry_safe: bool = True
+    encode: Callable[[Any], bytes] | None = None
+    coalesce: bool | None = None
+    min_replicas: int = 0
+    replica_timeout: Seconds = 1.0
+
+    def __post_init__(self) -> None:
+        arguments.on_lost(self.on_lost, can_create=True)
+        self.wait  # noqa: B018 - checks its parameters
+
+    @property
+    def wait(self) -> Wait | None:
+        """What a write waits for, None for nothing."""
+        replicas = self.min_replicas
+        if isinstance(replicas, bool) or not isinstance(replicas, int):
+            raise TypeError(f"min_replicas must be an int, not {replicas!r}")
+        if replicas < 0:
+            raise ValueError(f"min_replicas must be 0 or more, not {replicas}")
+        timeout = arguments.milliseconds("replica_timeout", self.replica_timeout)
+        return Wait(replicas, timeout) if replicas else None
+
+
+def lifetime(ttl: Seconds | None, *, can_create: bool) -> int:
+    """Return a ttl in milliseconds, 0 for none; `ValueError` if the filter is not created here."""
+    if ttl is not None and not can_create:
         raise ValueError("ttl counts from creation, so it needs capacity and error_rate; or call expire()")
-    return StoredFilter(
-        name,
-        new=new,
-        layout=layout,
-        ttl=ttl_seconds,
-        on_lost=arguments.on_lost(on_lost, can_create=new is not None),
-        wait=wait,
-        kind=kind,
-    )
-
-
-def _bitmap(
-    name: str, layout: ForeignLayout, ttl: int, *, refresh_ttl: bool, wait: Wait | None
-) -> StoredBitmap:
-    if isinstance(layout, ConfiguredLayout | LinkedLayout) and ttl:
-        raise ValueError(f"{layout.name} has several keys, so it takes no ttl; expire() covers all of them")
-    if isinstance(layout, ConfiguredLayout):
-        return ConfiguredBitmap(name, layout=layout, wait=wait)
-    if isinstance(layout, LinkedLayout):
-        return StoredLinks(name, layout=layout, wait=wait)
-    if isinstance(layout, ChainLayout):
-        return StoredChain(name, layout=layout, ttl=ttl, refresh_ttl=refresh_ttl, wait=wait)
-    return StoredBitmap(name, layout=layout, ttl=ttl, refresh_ttl=refresh_ttl, wait=wait)
-
-
-def wait(min_replicas: int, replica_timeout: float | timedelta) -> Wait | None:
-    """What a write waits for, None for nothing."""
-    if isinstance(min_replicas, bool) or not isinstance(min_replicas, int):
-        raise TypeError(f"min_replicas must be an int, not {min_replicas!r}")
-    if min_replicas < 0:
-        raise ValueError(f"min_replicas must be 0 or more, not {min_replicas}")
-    timeout = milliseconds("replica_timeout", replica_timeout)
-    return Wait(min_replicas, timeout) if min_replicas else None
+    return 0 if ttl is None else arguments.milliseconds("ttl", ttl)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Unpack, runtime_checkable
 
-from bloomredis.bits.encoding import Item
+from bloomredis import arguments
 from bloomredis.operations import info
-from bloomredis.operations.filter import FilterOperations
+from bloomredis.operations.filter import Codec, FilterOperations
 from bloomredis.operations.info import FilterInfo
+from bloomredis.operations.options import PlainParameters, Seconds
+from bloomredis.operations.pipelines import Queueing
+from bloomredis.operations.plain import PlainOperations
 from bloomredis.operations.routed import Place, RoutedOperations
+from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Handle
 from bloomredis.stored.foreign import ForeignLayout
 
 
@@ -21,62 +23,66 @@ class PartitionedLayout(ForeignLayout, Protocol):
 
     @property
     def servers(self) -> tuple[Any, ...] | None:
-        """What stands for the servers, None for one."""
+        """The servers as the system names them, None for one."""
 
     @property
     def partitions(self) -> int | None:
         """Keys a server, None for one key that has the filter's own name."""
 
     def partition(self, encoded: bytes) -> tuple[int, str]:
-        """Return which server an item is on, and what follows the filter's name in its key there."""
+        """Return the server of an item, and what follows the filter's name in its key there."""
 
 
-def operations(name: str, **options: Any) -> FilterOperations:
-    """Return the operations of a filter with these parameters, of one shard or of several."""
-    layout = options.get("layout")
+def operations(
+    name: str, **parameters: Unpack[PlainParameters[Any]]
+) -> PlainOperations | PartitionedOperations:
+    """Return the operations of a `BloomFilter` with these parameters, in one key or in several."""
+    layout = parameters.get("layout")
     if isinstance(layout, PartitionedLayout) and layout.partitions is not None:
-        return PartitionedOperations(name, **options)
-    return FilterOperations(name, **options)
+        return PartitionedOperations(name, layout, parameters)
+    return PlainOperations(name, **parameters)
 
 
 class PartitionedOperations(RoutedOperations):
-    """The operations of a filter whose shards have no header, so there is nothing to agree on."""
+    """The verbs of a filter whose parts have no header, so there is nothing to agree on."""
 
-    def __init__(self, name: str, *, layout: PartitionedLayout, **options: Any) -> None:
-        super().__init__(name, layout=layout, **options)
-        self._partitioned = layout
-        self._options = {"layout": layout, **options}
+    def __init__(self, name: str, layout: PartitionedLayout, parameters: PlainParameters[Any]) -> None:
+        sample = PlainOperations(arguments.name(name), **parameters)  # which checks the parameters
+        super().__init__(name, Codec(sample.options.encode, layout), sample.options)
+        self.layout = layout
+        self._parameters = parameters
         self.servers = len(layout.servers or (None,))
         keys = layout.partitions or 1
-        # Every shard that can have an item: those that a checksum can choose.
+        # Every part that can have an item: those that a checksum can choose.
         period = range(self.servers * keys)
         self._places = sorted({(number % self.servers, f".{number % keys}") for number in period})
 
     def _place(self, encoded: bytes) -> Place:
-        return self._partitioned.partition(encoded)
+        return self.layout.partition(encoded)
 
-    def _new_shard(self, place: Place) -> FilterOperations:
-        return FilterOperations(f"{self.name}{place[1]}", **self._options)
+    def _new_part(self, place: Place) -> Queueing:
+        return PlainOperations(f"{self.name}{place[1]}", **self._parameters)
 
-    def handle(self, item: Item | None = None) -> Op[Handle]:
-        if item is not None:
-            self._check_one_server()
-            return (yield from self._route(item, FilterOperations.handle))
-        return (yield from self._everywhere(self._places, FilterOperations.handle))[0]
+    def snapshot(self) -> Op[LocalFilter]:
+        """Raise `TypeError`: several bitmaps are not copied."""
+        raise TypeError(f"{self.name!r} is in several bitmaps, which are not copied")
 
     def reserve(self) -> Op[None]:
+        """Check that no key holds another type."""
         yield from self._everywhere(self._places, FilterOperations.reserve)
 
     def info(self) -> Op[FilterInfo]:
+        """Return the filter's parameters and how full it is."""
         return info.spread(self.name, (yield from self._everywhere(self._places, FilterOperations.info)))
 
     def clear(self) -> Op[None]:
-        self._owed.clear()
+        """Empty the filter."""
         yield from self._everywhere(self._places, FilterOperations.clear)
 
     def delete(self) -> Op[bool]:
-        self._owed.clear()
+        """Delete the filter; True if it existed."""
         return any((yield from self._everywhere(self._places, FilterOperations.delete)))
 
-    def expire(self, seconds: float | timedelta) -> Op[None]:
-        yield from self._everywhere(self._places, lambda shard: shard.expire(seconds))
+    def expire(self, seconds: Seconds) -> Op[None]:
+        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
+        yield from self._everywhere(self._places, lambda part: part.expire(seconds))

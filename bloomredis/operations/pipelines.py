@@ -1,7 +1,7 @@
-"""How calls are queued on a pipeline of the caller's own, which cannot be answered with NOSCRIPT.
+"""Calls queued on a pipeline of the caller's own, which cannot be answered with NOSCRIPT.
 
 The first call of a script in a pipeline goes as EVAL, which teaches the server; the others behind it
-name it by its SHA.  A pipeline that is executed and filled again begins anew.
+name it by its SHA.  A pipeline that is executed and filled again begins again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from bloomredis.protocol.receipts import Lane, Receipts
+from bloomredis.operations.filter import FilterOperations
+from bloomredis.operations.membership import ADD, CONTAINS
+from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.receipts import Lane, Lanes, give_back
 from bloomredis.protocol.scripts import Script
-from bloomredis.protocol.steps import Command
+from bloomredis.protocol.steps import Command, Op
 
 
 class AnyPipeline(Protocol):
@@ -24,10 +27,10 @@ class AnyPipeline(Protocol):
 
 
 class _Filling:
-    """What is known of a pipeline while it is being filled."""
+    """A pipeline while it is being filled."""
 
     def __init__(self) -> None:
-        self.layered: object = None
+        self.stack: object = None
         self.taught: set[str] = set()
         self.lanes: list[Lane] = []
         self.used = 0
@@ -36,12 +39,17 @@ class _Filling:
 class Pipelines:
     """The pipelines on which calls of one filter object are queued."""
 
-    def __init__(self, receipts: Receipts) -> None:
-        self._receipts = receipts
-        self._fillings: weakref.WeakKeyDictionary[AnyPipeline, _Filling] = weakref.WeakKeyDictionary()
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        self.renew()
 
-    def __reduce__(self) -> tuple[type[Pipelines], tuple[Receipts]]:
-        return Pipelines, (self._receipts,)  # another process has other pipelines
+    def renew(self) -> None:
+        """Begin with no pipeline: a forked child has lanes of its own."""
+        self._fillings: weakref.WeakKeyDictionary[AnyPipeline, _Filling] = weakref.WeakKeyDictionary()
+        renewed_after_fork(self)
+
+    def __reduce__(self) -> tuple[type[Pipelines], tuple[Lanes]]:
+        return Pipelines, (self._lanes,)  # another process has other pipelines
 
     def queue(self, pipe: AnyPipeline, script: Script, command: Callable[[str, str], Command]) -> None:
         """Queue `command(verb, script)`, verb and script being EVAL and a text, or EVALSHA and a SHA."""
@@ -56,7 +64,7 @@ class Pipelines:
         """Return a lane for one queued call; it is used again when the pipeline is filled again."""
         filling = self._filling(pipe)
         if filling.used == len(filling.lanes):
-            filling.lanes.append(self._receipts.take())
+            filling.lanes.append(self._lanes.take())
         filling.used += 1
         return filling.lanes[filling.used - 1]
 
@@ -66,15 +74,16 @@ class Pipelines:
         filling = self._fillings.get(pipe)
         if filling is None:
             filling = self._fillings[pipe] = _Filling()
-            weakref.finalize(pipe, self._give_back, filling.lanes)
-        if (layered := _stack(pipe)) is not filling.layered:
-            filling.layered, filling.used = layered, 0
+            weakref.finalize(pipe, _give_back, filling.lanes)
+        if (stack := _stack(pipe)) is not filling.stack:
+            filling.stack, filling.used = stack, 0
             filling.taught.clear()
         return filling
 
-    def _give_back(self, lanes: list[Lane]) -> None:
-        for lane in lanes:
-            self._receipts.give_back(lane)
+
+def _give_back(lanes: list[Lane]) -> None:
+    for lane in lanes:
+        give_back(lane)
 
 
 def _stack(pipe: AnyPipeline) -> object:
@@ -82,3 +91,34 @@ def _stack(pipe: AnyPipeline) -> object:
     strategy = getattr(pipe, "_execution_strategy", pipe)
     queue = getattr(strategy, "_command_queue", None)
     return getattr(pipe, "command_stack", None) if queue is None else queue
+
+
+class Queueing(FilterOperations):
+    """The verbs that are queued on a caller's pipeline, of filters whose keys do not change on the way."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._pipelines = Pipelines(self.lanes)
+
+    def queue_add(self, pipe: AnyPipeline, item: Any) -> Op[None]:
+        """Queue an add; that place in `pipe.execute()` holds 1 or 0."""
+        handle = yield from self.stored.acquire()
+        packed = handle.layout.pack_one(self.codec.encode(item))
+        keys, values = [handle.key], [handle.identity, packed]
+        if self.options.retry_safe:
+            lane = self._pipelines.lane(pipe)
+            keys.append(lane.key)
+            values.append(b"%d" % lane.next_call())
+        keys += handle.extra
+        self._queue(pipe, ADD, (len(keys), *keys, *values))
+
+    def queue_contains(self, pipe: AnyPipeline, item: Any) -> Op[None]:
+        """Queue a test; that place in `pipe.execute()` holds 1 or 0."""
+        handle = yield from self.stored.acquire()
+        packed = handle.layout.pack_one(self.codec.encode(item))
+        keys = (handle.key, *handle.extra)
+        self._queue(pipe, CONTAINS, (len(keys), *keys, handle.identity, packed))
+
+    def _queue(self, pipe: AnyPipeline, script: Script, tail: Command) -> None:
+        stored = self.stored.script(script)
+        self._pipelines.queue(pipe, stored, lambda verb, code: (verb, code, *tail))

@@ -1,4 +1,4 @@
-"""One script call: EVALSHA, EVAL where the script is missing, WAIT where replicas must confirm."""
+"""One script call: EVALSHA, EVAL if the server lacks the script, WAIT if replicas must confirm."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bloomredis.protocol.replies import NoReply, explained, word_of
+from bloomredis.protocol.replies import Unconfirmed, raise_explained, word_of
 from bloomredis.protocol.scripts import Script, load
 from bloomredis.protocol.steps import AtMostOnce, Command, Op, ReadOnly
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Replicas that must have a write before it counts, and how long to wait for them."""
+    """Replicas that must confirm a write, and the time to wait for them."""
 
     replicas: int
     milliseconds: int
@@ -31,16 +31,16 @@ def call(
     reads: bool = False,
     again: bool = True,
 ) -> Op[Any]:
-    """Run a script by its SHA; a server that does not know it is taught with the same call.
+    """Run a script by its SHA; a server that lacks the script gets it with the same call.
 
-    That is one more round trip, with EVAL, which cannot fail for a missing script: a SCRIPT FLUSH
-    at any moment neither loses the call nor makes it run twice.
+    That takes one more round trip, with EVAL, which cannot fail for a missing script: a SCRIPT FLUSH
+    at any moment neither loses the call nor executes it twice.
 
-    :param reads: it changes nothing, and a replica may answer.
-    :param again: it may be sent again where it is not known whether it was executed.
+    :param reads: the script is read-only, and a replica may answer.
+    :param again: the call is idempotent, and may be sent again after a lost reply.
     :raises Refusal: the script refuses.
     :raises ServerRefusedError: the server does.
-    :raises Unanswered: the connection failed, or too few replicas confirmed the write.
+    :raises ConnectionFailedError: no reply came, or too few replicas confirmed the write.
     """
     tail = (len(keys), *keys, *arguments)
     try:
@@ -53,13 +53,20 @@ def call(
             if word_of(error) != "NOSCRIPT":
                 raise
         return (yield from _sent(("EVAL", script.text, *tail), wait, again=again))
-    except NoReply:
-        raise
     except Exception as error:
-        meaning = explained(error)
-        if meaning is error:
-            raise
-        raise meaning from error
+        raise_explained(error)
+
+
+def send(commands: Command | list[Command]) -> Op[Any]:
+    """Send commands that may be sent again; raise the first error that stands among the replies."""
+    try:
+        reply = yield commands
+    except Exception as error:
+        raise_explained(error)
+    for each in reply if isinstance(commands, list) else ():
+        if isinstance(each, Exception):
+            raise_explained(each)
+    return reply
 
 
 def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:
@@ -69,7 +76,7 @@ def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:
 
 
 def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
-    # From 7.2 on WAIT covers only what this connection wrote, and "already there" writes nothing.
+    # From 7.2 on WAIT covers only writes of this connection, and an add of known items writes nothing.
     touch: Command = ("EVAL", _TOUCH.text, 1, command[3], 0)
     commands: list[Command] = [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
     reply, touched, replicas = yield commands if again else AtMostOnce(commands)
@@ -77,9 +84,9 @@ def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
         raise reply
     for result in (touched, replicas):
         if isinstance(result, Exception):  # which does not undo the write
-            raise NoReply(f"no replica confirmed the write: {result}")
+            raise Unconfirmed(f"no replica confirmed the write: {result}")
     if replicas < wait.replicas:
-        raise NoReply(
+        raise Unconfirmed(
             f"only {replicas} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms"
         )
     return reply

@@ -1,55 +1,43 @@
-"""What a cluster's redirections mean, and what to do next: written once for both drivers, without I/O.
+"""Calls on a cluster: redirections and migrating slots, for both drivers, without I/O.
 
-A cluster client can follow redirections by itself, but not as it is needed here: WAIT has to go over the
-connection that wrote, ASKING over the one that asks, a call with several keys is refused for as long as
-its slot migrates (TRYAGAIN), and what is sent again must be known not to have been executed.  So a call
-is sent straight to the node that owns its key, and what that node says is dealt with here.  Only the map
-of the cluster is left to the client.
+A cluster client can follow redirections itself, but not as needed here: WAIT must use the connection of the
+write and ASKING that of the command after it, a call with several keys is refused while its slot migrates
+(TRYAGAIN), and a call must not be resent unless it is known not to have been executed.  So a call is sent
+directly to the node that owns its key, and that node's errors are handled here.  The client only keeps the
+slot map.
 
-The operations yield the acts below, which the drivers perform, and otherwise are like all others.
+Operations here yield acts, which the drivers perform.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from bloomredis.protocol.replies import is_no_reply, word_of
+from bloomredis.protocol.resending import Attempts, may_repeat, owner_in_doubt
 from bloomredis.protocol.steps import AtMostOnce, Command, Pipelined, ReadOnly, commands_of, regrouped
 
 T = TypeVar("T")
 
-PATIENCE: Final = 30.0
-"""Seconds for which a call is sent again while its slot migrates.
+_without_read_only: Final[WeakSet[Any]] = WeakSet()
+"""Clients whose servers lack EVALSHA_RO or forbid it."""
 
-Moving a slot takes milliseconds, or seconds where a filter is large; and a call must not be sent again
-after more than the two minutes for which the server keeps its receipt.
-"""
-
-RESENDS: Final = 3
-"""How often a call is sent again that was not answered, half as often if the client does not find the owner.
-
-The client's own retries are spent in between.
-"""
-
-_unable: Final[WeakSet[Any]] = WeakSet()  # clients whose servers have no EVALSHA_RO, or forbid it
-_NOT_HERE: Final = frozenset(("MOVED", "CLUSTERDOWN", "READONLY"))
-_NOT_NOW: Final = frozenset(("ASK", "TRYAGAIN"))  # ASK if the client does not know the node that it names
-_ADDRESS: Final = {"EVAL": 3, "EVALSHA": 3}  # where a command has its first key, if not behind its name
+_FIRST_KEY: Final = {"EVAL": 3, "EVALSHA": 3}
+"""Index of the first key in a command, where it is not 1."""
 
 
 class Owner(NamedTuple):
-    """Look up the node that owns a key, in the client's map."""
+    """Look up the node that owns a key in the client's slot map."""
 
     key: Any
 
 
 class Reader(NamedTuple):
-    """Look up the node that the client would read a key from; None if it reads from primaries only."""
+    """Look up the node that the client would read a key from; None if it reads from primaries."""
 
     key: Any
 
@@ -62,31 +50,31 @@ class Address(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send commands to a node, over one connection, in one round trip; errors may stand among the replies."""
+    """Send commands to a node over one connection in one round trip; errors may come as values."""
 
     node: Any
     commands: list[Command]
 
 
 class SendAll(NamedTuple):
-    """Send to several nodes at once; answered with what each `Send` is, or its error."""
+    """Send to several nodes at once; the result is a list of each one's replies or its error."""
 
     sends: list[Send]
 
 
 class RefreshSlot(NamedTuple):
-    """Let the client find the owner of a key anew, unless it knows another one than `node` already."""
+    """Refresh the owner of a key's slot unless the map already names another node."""
 
     key: Any
     node: Any
 
 
 class RefreshMap(NamedTuple):
-    """Let the client read the map of the cluster anew."""
+    """Re-read the slot map."""
 
 
 class Sleep(NamedTuple):
-    """Wait."""
+    """Wait for so many seconds."""
 
     seconds: float
 
@@ -94,17 +82,17 @@ class Sleep(NamedTuple):
 Act = Owner | Reader | Address | Send | SendAll | RefreshSlot | RefreshMap | Sleep
 
 Acts = Generator[Act, Any, T]
-"""An operation of acts that ends with a T."""
+"""An operation that yields acts and returns a T."""
 
 
 @cache
 def is_cluster(kind: type) -> bool:
-    """Return whether a class is that of a cluster client."""
+    """Return True if a class is that of a cluster client."""
     return hasattr(kind, "get_node_from_key")
 
 
 def look_up(client: Any, act: Owner | Reader | Address) -> Any:
-    """Return a node as a client's map has it."""
+    """Return a node from the client's slot map."""
     if isinstance(act, Owner):
         return client.get_node_from_key(act.key)
     if isinstance(act, Address):
@@ -118,10 +106,10 @@ def look_up(client: Any, act: Owner | Reader | Address) -> Any:
 
 
 def probe(client: Any, act: RefreshSlot) -> Command | None:
-    """Return the command by which a client learns the owner of a key, None if it has learnt it meanwhile.
+    """Return a command that makes the client refresh a key's slot; None if it did so meanwhile.
 
-    It goes through the client itself, which follows redirections and reads the map again as it sees fit.
-    It changes nothing, but is a write, so that no replica answers it.
+    It is sent through the client, which follows redirections and re-reads its map as it sees fit.  It
+    changes nothing, but is a write, so that no replica answers it.
     """
     with suppress(Exception):
         if client.get_node_from_key(act.key) is not act.node:
@@ -130,9 +118,9 @@ def probe(client: Any, act: RefreshSlot) -> Command | None:
 
 
 def run(client: Any, step: Any) -> Acts[Any]:
-    """Do what a step says, on a cluster."""
+    """Execute a step on a cluster."""
     if isinstance(step, Pipelined):
-        return _several(client, step.steps)
+        return _pipelined(client, step.steps)
     if isinstance(step, ReadOnly):
         return _read(client, step)
     if isinstance(step, AtMostOnce):
@@ -140,37 +128,24 @@ def run(client: Any, step: Any) -> Acts[Any]:
     return _send(step, again=True)
 
 
-def _several(client: Any, steps: Sequence[Any]) -> Acts[list[Any]]:
-    """Do what several steps say: those for one node travel together, and all nodes are asked at once.
+def _pipelined(client: Any, steps: Sequence[Any]) -> Acts[list[Any]]:
+    """Execute independent steps: one pipeline a node, all nodes at once; errors come as values.
 
-    What a node did not execute, or perhaps not, is done again as if it had come alone.
+    Steps that were not executed, or may be repeated, are then executed one by one.
     """
-    nodes: dict[str, Any] = {}
-    groups: dict[str, list[int]] = {}
-    alone: list[int] = []
-    for i, step in enumerate(steps):
-        node = yield from _placed(client, step)
-        if node is None:
-            alone.append(i)
-        else:
-            nodes[node.name] = node
-            groups.setdefault(node.name, []).append(i)
-    told = yield SendAll(
-        [
-            Send(nodes[name], [each for i in places for each in commands_of(steps[i])])
-            for name, places in groups.items()
-        ]
-    )
+    groups, single = yield from _by_node(client, steps)
+    sends = [Send(node, [one for i in group for one in commands_of(steps[i])]) for node, group in groups]
+    outcomes = (yield SendAll(sends)) if sends else []
     answers: list[Any] = [None] * len(steps)
-    for places, replies in zip(groups.values(), told, strict=True):
-        own = [steps[i] for i in places]
+    for (_, group), replies in zip(groups, outcomes, strict=True):
+        own = [steps[i] for i in group]
         each = [replies] * len(own) if isinstance(replies, Exception) else regrouped(own, replies)
-        for i, answer in zip(places, each, strict=True):
+        for i, answer in zip(group, each, strict=True):
             answers[i] = answer
             first = answer[0] if isinstance(answer, list) else answer
-            if isinstance(first, Exception) and _may_go_again(steps[i], first):
-                alone.append(i)
-    for i in alone:
+            if isinstance(first, Exception) and may_repeat(steps[i], first):
+                single.append(i)
+    for i in single:
         try:
             answers[i] = yield from run(client, steps[i])
         except Exception as error:
@@ -178,27 +153,32 @@ def _several(client: Any, steps: Sequence[Any]) -> Acts[list[Any]]:
     return answers
 
 
-def _placed(client: Any, step: Any) -> Acts[Any]:
-    """Return the node of a step, None for one that has to go alone."""
+def _by_node(client: Any, steps: Sequence[Any]) -> Acts[tuple[list[tuple[Any, list[int]]], list[int]]]:
+    """Return the nodes with the indices of their steps, and the indices of steps without a single node."""
+    groups: dict[str, tuple[Any, list[int]]] = {}
+    single: list[int] = []
+    for i, step in enumerate(steps):
+        node = yield from _node_of(client, step)
+        if node is None:
+            single.append(i)
+        else:
+            groups.setdefault(node.name, (node, []))[1].append(i)
+    return list(groups.values()), single
+
+
+def _node_of(client: Any, step: Any) -> Acts[Any]:
+    """Return the node that owns a step's key; None for a step that must be executed by itself."""
     commands = commands_of(step)
     if len(commands) > 1 and commands[-1][0] != "WAIT":
         return None  # each command may have its own node
     try:
-        if (
-            isinstance(step, ReadOnly)
-            and client not in _unable
-            and (yield Reader(_key(commands[0]))) is not None
-        ):
+        key = _key(commands[0])
+        by_replica = isinstance(step, ReadOnly) and client not in _without_read_only
+        if by_replica and (yield Reader(key)) is not None:
             return None
-        return (yield Owner(_key(commands[0])))
+        return (yield Owner(key))
     except Exception:
         return None
-
-
-def _may_go_again(step: Any, error: Exception) -> bool:
-    """Return whether a step that met an error is to be done again: surely not executed, or safe to repeat."""
-    word = word_of(error)
-    return word in _NOT_HERE or word in _NOT_NOW or (is_no_reply(error) and not isinstance(step, AtMostOnce))
 
 
 def _send(step: Command | list[Command], *, again: bool) -> Acts[Any]:
@@ -216,69 +196,54 @@ def _send(step: Command | list[Command], *, again: bool) -> Acts[Any]:
 
 
 def _read(client: Any, step: ReadOnly) -> Acts[Any]:
-    """Run a script that only reads where the client reads from.
+    """Run a read-only script on the node that the client reads from.
 
-    A replica may be behind, and does not know which keys have left for another node: so only answers are
-    taken from it, and every refusal is left to the primary.
+    A replica may lag behind and does not know which keys have migrated: its answers are used, but after a
+    refusal the primary is asked.
     """
     (_, sha, *tail), text = step
     node = None
     try:
-        node = None if client in _unable else (yield Reader(tail[1]))
+        node = None if client in _without_read_only else (yield Reader(tail[1]))
         if node is not None:
             try:
-                return (yield from _sent(node, [("EVALSHA_RO", sha, *tail)]))[0]
+                return (yield from _exchanged(node, [("EVALSHA_RO", sha, *tail)]))[0]
             except Exception as error:
                 if word_of(error) != "NOSCRIPT":
                     raise
-            return (yield from _sent(node, [("EVAL_RO", text, *tail)]))[0]
+            return (yield from _exchanged(node, [("EVAL_RO", text, *tail)]))[0]
     except Exception as error:
         if "unknown command" in str(error).lower() or word_of(error) == "NOPERM":
-            _unable.add(client)
+            _without_read_only.add(client)
         elif is_no_reply(error):
-            with suppress(Exception):  # the primary is asked in any case
+            with suppress(Exception):  # the primary is asked next
                 yield RefreshMap()
     return (yield from _deliver([step.command], again=True))[0]
 
 
 def _deliver(commands: list[Command], *, again: bool) -> Acts[list[Any]]:
-    """Send commands to the owner of their key until it has executed the first, or refuses to."""
-    key = _key(commands[0])
-    until, pauses = time.monotonic() + PATIENCE, _pauses()
-    lost: Exception | None = None  # of a call that was sent, perhaps, and not answered
-    losses = 0
+    """Send commands to the owner of their key until it executes the first or definitely refuses it."""
+    key, attempts = _key(commands[0]), Attempts(again=again)
     while True:
         node: Any = None
         try:
             node = yield Owner(key)
             return (yield from _follow(node, commands))
         except Exception as error:
-            met, word = error, word_of(error)
-        if word in _NOT_HERE:
-            known = yield from _learn(key, node)
-            if word == "CLUSTERDOWN" and not known:
-                raise lost or met
-        elif word not in _NOT_NOW:
-            if word or not is_no_reply(met):
-                raise met  # it has answered
-            lost = met
-            losses += 1 if (yield from _learn(key, node)) else 2
-            if not again or losses > RESENDS:
-                raise met
-        if time.monotonic() > until:
-            raise lost or met
-        if pause := next(pauses):
+            met = error
+        found = (yield from _refresh(key, node)) if owner_in_doubt(met) else True
+        if pause := attempts.pause_after(met, owner_found=found):
             yield Sleep(pause)
 
 
 def _key(command: Command) -> Any:
-    return command[_ADDRESS.get(str(command[0]), 1)]
+    return command[_FIRST_KEY.get(str(command[0]), 1)]
 
 
 def _follow(node: Any, commands: list[Command]) -> Acts[list[Any]]:
-    """Send commands to a node, or to the one that it says to ask."""
+    """Send commands to a node, or to the one that its ASK names."""
     try:
-        return (yield from _sent(node, commands))
+        return (yield from _exchanged(node, commands))
     except Exception as error:
         if word_of(error) != "ASK":
             raise
@@ -287,35 +252,27 @@ def _follow(node: Any, commands: list[Command]) -> Acts[list[Any]]:
     if node is None:
         raise ask
     asking: Command = ("ASKING",)
-    # The reply to ASKING is an OK, so it is never what a first error is taken from.
-    replies = yield from _sent(node, [each for command in commands for each in (asking, command)], 1)
+    # Replies alternate; that of ASKING is always OK, so the first command's reply is decisive.
+    replies = yield from _exchanged(node, [each for command in commands for each in (asking, command)], 1)
     return replies[1::2]
 
 
-def _sent(node: Any, commands: list[Command], decisive: int = 0) -> Acts[list[Any]]:
-    """Send commands; raise the error that stands in the `decisive` place, if there is one."""
+def _exchanged(node: Any, commands: list[Command], decisive: int = 0) -> Acts[list[Any]]:
+    """Send commands and return their replies; raise the one at `decisive` if it is an error."""
     try:
         replies: list[Any] = yield Send(node, commands)
         if isinstance(replies[decisive], Exception):
             raise replies[decisive]
     except AttributeError as error:
-        # An asyncio client of redis-py 8.1, where another task has closed the connection.
+        # redis-py 8.1 with asyncio, when another task has closed the connection.
         raise ConnectionError(f"the connection was closed while it was in use: {error}") from error
     return replies
 
 
-def _learn(key: Any, node: Any) -> Acts[bool]:
-    """Find the owner of a key anew; return whether there is one to be reached."""
+def _refresh(key: Any, node: Any) -> Acts[bool]:
+    """Refresh the owner of a key's slot; return True if it can be reached."""
     try:
         yield RefreshSlot(key, node)
     except Exception as error:
         return word_of(error) != "CLUSTERDOWN" and not is_no_reply(error)
     return True
-
-
-def _pauses() -> Iterator[float]:
-    yield 0.0
-    pause = 0.005
-    while True:
-        yield pause
-        pause = min(0.25, pause * 2)

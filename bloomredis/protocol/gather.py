@@ -1,6 +1,6 @@
-"""How operations go on side by side: what they ask for at the same time travels together.
+"""Concurrent operations: their steps are merged into one round trip per server.
 
-They stay generators in one thread; only their steps are put together, by server.
+The operations stay generators in one thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def at(server: int | None, operation: Op[T]) -> Op[T]:
-    """Run an operation on one of several servers; steps that name a server themselves go there."""
+    """Run an operation on one of several servers; steps that name a server keep it."""
     if server is None:
         return (yield from operation)
     try:
@@ -36,20 +36,20 @@ def at(server: int | None, operation: Op[T]) -> Op[T]:
 
 
 def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | Exception]]:
-    """Run operations together; return what each ends with, an answer or an error, in order.
+    """Run operations concurrently; return the answer or the error of each, in order.
 
-    What they ask for at the same time travels in one round trip, to all servers and nodes at once.
+    Their simultaneous steps share one round trip, to all servers and nodes at once.
 
-    :param most: operations under way at a time, None for all of them.
+    :param most: limit of operations in progress at a time, None for no limit.
     """
     waiting = enumerate(operations)
     results: list[Any] = []
     running: dict[int, tuple[Op[T], Step]] = {}
 
-    def move(i: int, operation: Op[T], on: Callable[[], Step]) -> None:
+    def resume(i: int, operation: Op[T], advance: Callable[[], Step]) -> None:
         running.pop(i, None)
         try:
-            running[i] = operation, on()
+            running[i] = operation, advance()
         except StopIteration as end:
             results[i] = end.value
         except Exception as error:
@@ -59,21 +59,21 @@ def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | 
         while True:
             for i, operation in islice(waiting, None if most is None else most - len(running)):
                 results.append(None)
-                move(i, operation, partial(next, operation))
+                resume(i, operation, partial(next, operation))
             if not running:
                 return results
-            turn = list(running.items())
-            replies = yield from _exchanged([step for _, (_, step) in turn])
-            for (i, (operation, _)), reply in zip(turn, replies, strict=True):
+            current = list(running.items())
+            replies = yield from _exchanged([step for _, (_, step) in current])
+            for (i, (operation, _)), reply in zip(current, replies, strict=True):
                 failed = isinstance(reply, Exception)
-                move(i, operation, partial(operation.throw if failed else operation.send, reply))
+                resume(i, operation, partial(operation.throw if failed else operation.send, reply))
     finally:
         for operation, _ in running.values():
             operation.close()
 
 
 def _exchanged(steps: Sequence[Step]) -> Op[list[Any]]:
-    """Have steps executed in one round trip; return the reply to each, or its error."""
+    """Execute steps in one round trip; return the reply or the error of each."""
     replies: list[Any] = [None] * len(steps)
     groups: dict[int | None, list[tuple[int, Any]]] = {}
     for i, step in enumerate(steps):
@@ -83,10 +83,10 @@ def _exchanged(steps: Sequence[Step]) -> Op[list[Any]]:
             server, inner = step if isinstance(step, OnServer) else (None, step)
             groups.setdefault(server, []).append((i, inner))
     merged = [_merged(server, [inner for _, inner in group]) for server, group in groups.items()]
-    told = [(yield from _caught(merged[0]))] if len(merged) == 1 else []
+    outcomes = [(yield from _caught(merged[0]))] if len(merged) == 1 else []
     if len(merged) > 1:
-        told = yield Concurrent(merged)
-    for group, reply in zip(groups.values(), told, strict=True):
+        outcomes = yield Concurrent(merged)
+    for group, reply in zip(groups.values(), outcomes, strict=True):
         each = [reply] * len(group) if isinstance(reply, Exception) or len(group) == 1 else reply
         for (i, _), own in zip(group, each, strict=True):
             replies[i] = own
@@ -94,12 +94,13 @@ def _exchanged(steps: Sequence[Step]) -> Op[list[Any]]:
 
 
 def _merged(server: int | None, steps: Sequence[Any]) -> Step:
-    """Return one step that does what several for one server do."""
+    """Return one step in place of several for one server."""
     step = steps[0] if len(steps) == 1 else Pipelined(steps)
     return step if server is None else OnServer(server, step)
 
 
 def _caught(step: Step) -> Op[Any]:
+    """Execute a step; return its reply or its error."""
     try:
         return (yield step)
     except Exception as error:
@@ -107,7 +108,7 @@ def _caught(step: Step) -> Op[Any]:
 
 
 def unless_failed(outcomes: Iterable[T | Exception]) -> list[T]:
-    """Return the answers, or raise the first error."""
+    """Return the answers; raise the first error among the outcomes."""
     answers: list[T] = []
     for outcome in outcomes:
         if isinstance(outcome, Exception):

@@ -1,15 +1,15 @@
-"""Names of the keys beside a filter's own."""
+"""Names of a filter's auxiliary keys."""
 
 from __future__ import annotations
 
 
 def as_bytes(encoded: str | bytes) -> bytes:
-    """Return what stands for an item, of which text in ASCII stands for itself."""
+    """Return an encoded item as bytes; batches may keep ASCII items as str."""
     return encoded.encode() if isinstance(encoded, str) else encoded
 
 
-def beside(key: bytes) -> bytes:
-    """Return the beginning of the names of a filter's other keys, which live in the same hash slot."""
+def auxiliary_prefix(key: bytes) -> bytes:
+    """Return the prefix of a filter's receipt, claim and layer keys: the same hash tag, so the same slot."""
     opening = key.find(b"{")
     closing = key.find(b"}", opening + 1)
     tagged = 0 <= opening < closing - 1

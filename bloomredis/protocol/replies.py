@@ -1,18 +1,20 @@
-"""Replies, refusals and lost replies: what a server's answer means."""
+"""Replies, refusals and lost replies: the meaning of a server's answer."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
 
-from bloomredis.errors import OutcomeUnknownError, ServerRefusedError
+from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 
 Reply = bytes | str | int
-"""What add and contains reply: a number for one item, a string of '0' and '1' for more."""
+"""The reply of add and contains: a number for one item, a string of '0' and '1' for more."""
 
 
-class Refusal(Exception):  # noqa: N818 - it is turned into a public error before a caller can see it
-    """A script's own refusal: `word` says which, `detail` is what it adds."""
+class Refusal(Exception):  # noqa: N818 - translated to a public error before a caller sees it
+    """An error reply of a script itself: its first word, and the rest of its text."""
 
     def __init__(self, word: str, detail: str) -> None:
         super().__init__(f"{word} {detail}")
@@ -20,14 +22,12 @@ class Refusal(Exception):  # noqa: N818 - it is turned into a public error befor
         self.detail = detail
 
 
-class NoReply(Exception):  # noqa: N818 - as above
-    """The call was sent, perhaps, and no answer came."""
+class NotSent(ConnectionFailedError):  # noqa: N818 - callers see its base class
+    """No connection was free: the call was surely not executed."""
 
-    def public(self, name: str, again: str, token: str | None = None) -> OutcomeUnknownError:
-        """Return what the caller is told: what is in doubt, and how to ask again."""
-        return OutcomeUnknownError(
-            f"a call on {name!r} may or may not have been executed ({self}); {again}", token
-        )
+
+class Unconfirmed(ConnectionFailedError):  # noqa: N818 - as above
+    """The write was done, and too few replicas confirmed it."""
 
 
 MISSING: Final = "BLOOMMISSING"
@@ -40,23 +40,23 @@ FULL: Final = "BLOOMFULL"
 WRONG_TYPE: Final = "WRONGTYPE"
 
 _CLASSES: Final = {
-    # redis-py takes these words out of the message and says them with a class.
+    # redis-py removes these words from the message and raises a class for each.
     "NoScriptError": "NOSCRIPT",
     "ReadOnlyError": "READONLY",
     "OutOfMemoryError": "OOM",
     "NoPermissionError": "NOPERM",
     "AuthenticationError": "NOAUTH",
     "BusyLoadingError": "LOADING",
-    "MasterDownError": "MASTERDOWN",  # which is a ClusterDownError
+    "MasterDownError": "MASTERDOWN",  # a subclass of ClusterDownError
     "ClusterDownError": "CLUSTERDOWN",
     "SlotNotCoveredError": "CLUSTERDOWN",
     "ClusterCrossSlotError": "CROSSSLOT",
     "TryAgainError": "TRYAGAIN",
     "MovedError": "MOVED",
-    "AskError": "ASK",  # which MovedError is one of
+    "AskError": "ASK",  # the base class of MovedError
 }
 _TEXTS: Final = {
-    # Said without the word: of a command inside a script (6.2 and 7.0; from 7.2 on), and by the
+    # Errors without the word: of a command inside a script (6.2 and 7.0; from 7.2 on), and of the
     # handshake of an asyncio client.
     "can't run this command": "NOPERM",
     "ACL failure in script": "NOPERM",
@@ -72,23 +72,23 @@ _ADVICE: Final = {
     "MISCONF": "it cannot save its data to disk and refuses writes: see its log, free disk space",
     "NOREPLICAS": "it has fewer replicas than its min-replicas-to-write: bring the replicas back",
     "LOADING": "it is loading its data after a start: try again in a moment",
-    "BUSY": "somebody's script is running for too long: wait, or end it with SCRIPT KILL",
+    "BUSY": "a script of some client has run for too long: wait, or end it with SCRIPT KILL",
     "CLUSTERDOWN": "the cluster does not serve this slot: wait for its failover, check its nodes",
     "MASTERDOWN": "it is a replica that has lost its primary: wait, or connect to the primary",
-    "TRYAGAIN": "the slot of the filter is on its way to another node, and its keys are on both: "
+    "TRYAGAIN": "the slot of the filter is migrating, and its keys are on two nodes: "
     "let the migration end (CLUSTER SETSLOT), then try again",
     "MOVED": "another node of the cluster serves this slot: use a cluster client; if it is one, check "
     "whether the nodes agree",
-    "ASK": "the slot of the filter is on its way to a node that the client does not know: let the "
+    "ASK": "the slot of the filter is migrating to a node that the client does not know: let the "
     "migration end, or give the client that node too",
-    "CROSSSLOT": "the name makes the filter's keys fall into different slots: avoid '}' in it",
+    "CROSSSLOT": "the name puts the filter's keys into different slots: avoid '}' in it",
 }
 _CONNECTION: Final = frozenset(
     (
         "ConnectionError",
         "TimeoutError",
         "ClusterError",
-        # A cluster client that has lost the cluster, perhaps after it had sent something:
+        # A cluster client that lost the cluster, possibly after it had sent the call:
         "RedisClusterException",
         "ValkeyClusterException",
     )
@@ -102,17 +102,20 @@ _WORD: Final = re.compile(
         ]
     )
 )
-DEFINITE: Final = frozenset(("OOM", "READONLY", "NOPERM", "MISCONF", "NOREPLICAS", "CROSSSLOT"))
+NOT_EXECUTED: Final = frozenset(("OOM", "CROSSSLOT"))
 """Refusals that prove that the call was not executed, even if it had been sent before."""
+
+REFUSED_WRITES: Final = frozenset(("READONLY", "NOPERM", "MISCONF", "NOREPLICAS"))
+"""Refusals of this sending, which say nothing about an earlier one."""
 
 
 def word_of(error: Exception) -> str:
-    """Return the word that says what a server's error is, '' for none of those known here.
+    """Return the word that classifies a server's error, '' for an unknown one.
 
-    Classes are compared by name, since redis and valkey each have their own; a word in the text may
-    stand anywhere, since Redis 6.2 puts an error inside a script behind the script's name.
+    Classes are compared by name, since redis and valkey have their own; the word may be anywhere in the
+    text, since Redis 6.2 puts an error inside a script after the script's name.
     """
-    names = {kind.__name__ for kind in type(error).__mro__}
+    names = _names(error)
     for name, word in _CLASSES.items():
         if name in names:
             return word
@@ -125,7 +128,7 @@ def word_of(error: Exception) -> str:
 
 
 def explained(error: Exception) -> Exception:
-    """Return the error of this library that stands for a client's, or the error itself."""
+    """Translate a client's error to one of this library; return others as they are."""
     word = word_of(error)
     if word in _ADVICE:
         message = f"the server refused ({word}): {_ADVICE[word]}. It said: {error}"
@@ -133,24 +136,55 @@ def explained(error: Exception) -> Exception:
     if word:
         return Refusal(word, str(error).partition(f"{word} ")[2])
     if is_no_reply(error):
-        return NoReply(str(error))
-    return error
+        return ConnectionFailedError(str(error))
+    return NotSent(str(error)) if _names(error) & _UNSENT else error
+
+
+def raise_explained(error: Exception) -> NoReturn:
+    """Raise the error of this library that a client's error means."""
+    meaning = explained(error)
+    if meaning is error:
+        raise error
+    raise meaning from error
 
 
 def flags_of(reply: Reply) -> list[bool]:
-    """Return the answers that a reply stands for."""
+    """Return a reply of add or contains as booleans, one an item."""
     if isinstance(reply, int):
         return [reply == 1]
     text = reply.encode() if isinstance(reply, str) else reply
-    return [answer == 49 for answer in text]  # 49 is "1"
+    return [flag == 49 for flag in text]  # 49 is "1"
 
 
 def is_no_reply(error: Exception) -> bool:
     """Return whether an error says that no answer came."""
-    names = {kind.__name__ for kind in type(error).__mro__}
+    names = _names(error)
     return bool(names & _CONNECTION) and not names & _UNSENT
 
 
+def in_doubt(
+    error: ConnectionFailedError, name: str, advice: str, token: str | None = None
+) -> OutcomeUnknownError:
+    """Return the public error for a lost reply whose outcome matters: how to ask again, by whom."""
+    message = f"a call on {name!r} may or may not have been executed ({error}); {advice}"
+    return OutcomeUnknownError(message, token)
+
+
+@contextmanager
+def outcome_matters(name: str, advice: str = "a second call may find its own work done") -> Iterator[None]:
+    """Turn a lost reply into `OutcomeUnknownError`."""
+    try:
+        yield
+    except NotSent:
+        raise
+    except ConnectionFailedError as error:
+        raise in_doubt(error, name, advice) from error
+
+
+def _names(error: Exception) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
 def unhex(text: str | bytes) -> bytes:
-    """Return the bytes that a reply gives in hex; the client may have decoded it."""
+    """Return the bytes of a hexadecimal reply, which the client may have decoded."""
     return bytes.fromhex(text if isinstance(text, str) else text.decode())

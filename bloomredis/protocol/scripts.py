@@ -1,13 +1,17 @@
-"""The Lua scripts: one file a verb in lua/, with its includes pasted in.
+"""The Lua scripts: one file a verb in the folders of lua/, assembled with its includes.
+
+``-- include: name`` takes in lua/include/name.lua, once in each script and behind what that includes itself;
+``-- include: one or other`` takes the first for filters of several layers and the other for all others.
+``-- paste: name`` puts a piece of code at its place, since calling a function would cost more.
 
 A wheel carries the directory as `bloomredis/lua`; a checkout and an editable install have it beside
-the package.  The installed place is looked at first, so that a stray `lua` beside it is never used.
+the package.  The installed one is looked at first, so that a stray `lua` beside the package is never used.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
@@ -15,13 +19,15 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-_INCLUDE = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)
-
-
-def directory() -> Traversable:
-    """Return the directory of the scripts."""
-    installed = files("bloomredis") / "lua"
-    return installed if installed.is_dir() else Path(__file__).parents[2] / "lua"
+_INCLUDE = re.compile(r"^-- include: (\w+)(?: or (\w+))?\n", re.MULTILINE)
+_PASTE = re.compile(r"^ *-- paste: (\w+)\n", re.MULTILINE)
+_TOKEN = re.compile(
+    r"""(?P<kept>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\[(?P<level>=*)\[.*?\](?P=level)\])"""
+    r"""|(?P<ends>(?:[ \t]*(?:--(?!\[=*\[|[ ](?:include|paste):)[^\n]*)?\n)+[ \t]*)"""
+    r"""|(?P<unknown>--\[|["'])""",
+    re.DOTALL,
+)
+"""A string, or the ends of lines with comments, blank lines and indentation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +39,69 @@ class Script:
     sha: str
 
 
+def directory() -> Traversable:
+    """Return the directory of the scripts."""
+    installed = files("bloomredis") / "lua"
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "lua"
+
+
+def verbs() -> Iterable[str]:
+    """Return the names of all scripts."""
+    return _sources(readable=False)[0].keys()
+
+
 @cache
 def load(verb: str, *, layered: bool = False) -> Script:
-    """Read `lua/<verb>.lua` and its includes; `FileNotFoundError` if there is no such verb.
+    """Return a script as the server gets it; `FileNotFoundError` if there is no such verb.
 
-    :param layered: as filters of several layers need it; what others do not need costs them some 2 us a call.
+    :param layered: for filters of several layers; what others do not need costs them some 2 us a call.
     """
-    place = directory()
-
-    def include(match: re.Match[str]) -> str:
-        name = "alone" if match[1] == "layers" and not layered else match[1]
-        return _INCLUDE.sub(include, (place / "include" / f"{name}.lua").read_text("utf-8"))
-
-    text = _INCLUDE.sub(include, (place / f"{verb}.lua").read_text("utf-8"))
+    text = assemble(verb, layered=layered, readable=False)
     return Script(verb=verb, text=text, sha=sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def verbs() -> Iterator[str]:
-    """Yield the names of all scripts."""
-    return (entry.name.removesuffix(".lua") for entry in directory().iterdir() if entry.name.endswith(".lua"))
+def assemble(verb: str, *, layered: bool = False, readable: bool = True) -> str:
+    """Return the text of a script with what it includes and pastes."""
+    scripts, parts = _sources(readable=readable)
+    if verb not in scripts:
+        raise FileNotFoundError(f"there is no script {verb!r}")
+    included: set[str] = set()
+
+    def include(found: re.Match[str]) -> str:
+        name = found[1] if layered else found[2] or found[1]
+        if name in included:
+            return ""
+        included.add(name)
+        return whole(parts[name])
+
+    def whole(text: str) -> str:
+        pasted = _PASTE.sub(lambda found: whole(parts[found[1]]), text)
+        return _INCLUDE.sub(include, pasted)
+
+    return whole(scripts[verb])
+
+
+def minified(text: str) -> str:
+    """Return Lua code without comments, indentation and blank lines; `ValueError` for a long comment."""
+
+    def shortened(token: re.Match[str]) -> str:
+        if token["unknown"]:
+            raise ValueError(f"a long comment or an unfinished string: {text[token.start() :][:40]!r}")
+        return token["kept"] or "\n"
+
+    return _TOKEN.sub(shortened, text + "\n").lstrip("\n")
+
+
+@cache
+def _sources(*, readable: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """Read all files: the scripts by verb, and what they include or paste."""
+    scripts: dict[str, str] = {}
+    parts: dict[str, str] = {}
+    for folder in directory().iterdir():
+        if folder.is_dir():
+            found = parts if folder.name == "include" else scripts
+            for entry in folder.iterdir():
+                if entry.name.endswith(".lua"):
+                    text = entry.read_text("utf-8")
+                    found[entry.name.removesuffix(".lua")] = text if readable else minified(text)
+    return scripts, parts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,46 +12,57 @@ Command = tuple[str | bytes | int, ...]
 
 
 class OnServer(NamedTuple):
-    """A step for one of several servers, by its place among them."""
+    """A step for one of several servers, given by index."""
 
     server: int
     step: Any  # a Step
 
 
 class Concurrent(NamedTuple):
-    """Steps for different servers, executed at once; answered with a list in which errors stand as values."""
+    """Steps for different servers, executed concurrently; errors come as values."""
 
     steps: Sequence[Any]  # Steps
 
 
 class Pipelined(NamedTuple):
-    """Steps for one server or cluster that have nothing to do with each other, sent at once.
-
-    It is answered with a list of what each is answered with, in which errors stand as values.
-    """
+    """Independent steps for one server or cluster, pipelined; errors come as values."""
 
     steps: Sequence[Any]  # Steps
 
 
 class ReadOnly(NamedTuple):
-    """A script that changes nothing, by its SHA, and its text: a replica may answer."""
+    """A read-only script, by SHA and by text: a replica may answer."""
 
     command: Command
     text: str
 
 
 class AtMostOnce(NamedTuple):
-    """A step that a driver must not send again once it may have been executed."""
+    """A step that is not idempotent: never retried once sent."""
 
     step: Any  # a Command, or several
 
 
-Step = Command | list[Command] | OnServer | Concurrent | Pipelined | ReadOnly | AtMostOnce
-"""One command, answered with its reply or an error thrown in; or several to be sent over one
-connection, in one round trip, answered with a list of replies in which errors stand as values."""
+class NextBatch(NamedTuple):
+    """The next batch of the caller's items, None after the last."""
+
+    source: Any  # an iterator, or with an asyncio driver also an async iterator
+
+
+class Compute(NamedTuple):
+    """A computation that takes long: asyncio leaves it to a thread."""
+
+    function: Callable[[], Any]
+
+
+Step = (
+    Command | list[Command] | OnServer | Concurrent | Pipelined | ReadOnly | AtMostOnce | NextBatch | Compute
+)
+"""A command, whose error is thrown into the operation; a list of commands for one connection in one round
+trip, whose errors come as values; or one of the classes above."""
 
 Op = Generator[Step, Any, T]
-"""An operation that ends with a T."""
+"""An operation that yields steps and returns a T."""
 
 
 def commands_of(step: Any) -> list[Command]:
@@ -64,7 +75,7 @@ def commands_of(step: Any) -> list[Command]:
 
 
 def regrouped(steps: Sequence[Any], replies: Iterable[Any]) -> list[Any]:
-    """Return what each step is answered with, given the replies to all their commands."""
+    """Return the result of each step, given the replies to all their commands in order."""
     rest = iter(replies)
     answers = []
     for step in steps:

@@ -1,41 +1,45 @@
-"""Whether the filter on the server is the one that this object knows.
+"""Stored state: what lies under a filter's keys, and whether it is still what this object knows.
 
-Three states: not opened yet, opened, and lost.  Every script call carries the identity that this object
-knows (`header`), so a filter that is gone or another one is noticed by the very call that meets it.
-A loss lasts until the caller has taken notice, or is dealt with as `on_lost` says.
+    state     | left by
+    ----------|---------------------------------------------------------------------------------------
+    unopened  | `open()`, which creates or checks the filter
+    open      | `reset()`; a refusal of a script, by the table `RECOVERY` of the class:
+              |   MISSING, CHANGED, FOREIGN, WRONGTYPE    lost: `on_lost` decides between lost and unopened
+              |   CHANGED to more layers, STALE           follow what others have begun; open
+              |   FULL                                    begin another layer; open
+              |   DAMAGED (a layer has vanished)          lost, or emptied
+    lost      | `reset()`, by the caller's `reserve()` or `clear()`
+
+Every script call carries the identity that this object knows, so a loss is noticed by the very call that
+meets it, before it touches anything.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits.layout import Layout, Packing
-from bloomredis.errors import (
-    FilterLostError,
-    FilterMismatchError,
-    FilterNotFoundError,
-    OutcomeUnknownError,
-)
-from bloomredis.protocol import calls, replies, scripts
-from bloomredis.protocol.calls import Wait
-from bloomredis.protocol.replies import Refusal
+from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import Wait, call
+from bloomredis.protocol.replies import Refusal, Unconfirmed
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import Header
 
+T = TypeVar("T")
 Arguments = Sequence[bytes | int | str]
 
 PROBES_A_CALL: Final = 3000
 """Probes that one script makes at most: 2 ms on the slowest server measured (0.67 us each, Redis 7.0)."""
 
-_RESERVE, _DESCRIBE, _CLEAR, _DELETE, _EXPIRE = map(
-    scripts.load, ("reserve", "describe", "clear", "delete", "expire")
-)
-LOSSES: Final = {
+_EXPIRE: Final = scripts.load("expire")
+_LOSSES: Final = {
     replies.MISSING: "{!r} has vanished (expired, evicted, flushed or deleted)",
     replies.CHANGED: "{!r} was cleared or replaced",
     replies.FOREIGN: "{!r} was overwritten with something that is no filter",
@@ -46,7 +50,7 @@ _log = logging.getLogger("bloomredis")
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A filter as the server described it; `ttl` in seconds, None for ever."""
+    """A filter as the server described it; `ttl` in seconds, None if it does not expire."""
 
     key: bytes
     header: Header
@@ -56,47 +60,57 @@ class Description:
 
 
 def ttl_seconds(ttl: int) -> float | None:
-    """Return the seconds that a reply of PTTL stands for, None for ever."""
+    """Convert a PTTL reply to seconds; None if the key does not expire."""
     return ttl / 1000 if ttl >= 0 else None
 
 
 class LayoutChanged(Exception):  # noqa: N818 - it never reaches a caller
-    """Nothing was done: what is stored has other bits than the items were packed for; pack them anew."""
+    """The stored filter changed; nothing was executed.  Acquire, re-pack and retry."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Handle:
-    """What every call needs of a filter that has been checked."""
+    """A verified filter: what every call to it needs."""
 
     identity: bytes
     layout: Packing
     items: int  # that one script call takes at most
     key: bytes
     extra: tuple[bytes, ...] = ()  # keys that every script is given behind its own
-    generation: bytes = b""  # which no other filter has
+    generation: bytes = b""  # empty for a bitmap of another system
+    losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # that were noticed
 
     @property
     def bitmap(self) -> Layout:
-        """The layout, which is that of a filter in one bitmap."""
+        """The layout, of a filter in one bitmap."""
         return cast("Layout", self.layout)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Handle, (self.identity, self.layout, self.items, self.key, self.extra, self.generation)
+
+
+Recovery = Callable[[Any, Refusal, Handle], Op[None]]
+"""A method that deals with a script's refusal: it returns where the call should be made again."""
 
 
 class Stored(ABC):
-    """What is under one key, and what this object knows of it."""
+    """The state under one key and what this object knows of it."""
 
-    is_one_bitmap: ClassVar[bool] = True
-    """Whether all bits of an item lie in one string, so that a copy or a segment of it says what is in."""
+    RECOVERY: ClassVar[Mapping[str, Recovery]] = {}
+    """For each word of a script's refusal the method that deals with it; any other word is raised."""
 
+    is_one_bitmap: bool = True
+    """True if all bits of an item lie in one string, so that a copy or a segment of it holds whole items."""
     has_layers: ClassVar[bool] = False
-    """Whether the scripts have to know several layers."""
+    """True if the scripts have to know several layers."""
     notices_loss: ClassVar[bool] = True
-    """Whether a script refuses if what is stored is missing, so that an answer is never a replica's guess."""
+    """True if a script refuses where the filter is missing, so that a replica may be asked."""
 
     def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
         self.name = name
         self.key = key
         self.wait = wait
-        self.only_read: str | None = None  # what to tell a caller who would write
+        self.only_read: str | None = None  # the message for a caller who would write
         self.handle: Handle | None = None
 
     def remember(
@@ -108,7 +122,7 @@ class Stored(ABC):
         generation: bytes = b"",
         layers: int = 1,
     ) -> Handle:
-        """Take this for what is stored, from now on.
+        """Cache the verified identity and layout.
 
         :param keys: the filter's key and those that every script is given behind its own.
         :param layers: how many there are in this layout.
@@ -119,19 +133,45 @@ class Stored(ABC):
         return self.handle
 
     def reset(self) -> None:
-        """Know nothing: the next call opens whatever is there."""
+        """Drop the cache; the next call re-opens."""
         self.handle = None
 
     @abstractmethod
     def open(self) -> Op[Handle]:
-        """Make sure that the filter is there and the right one; know it from now on."""
+        """Create the filter if it is missing and parameters were given; check and remember it."""
 
     @abstractmethod
     def current(self) -> Op[list[Description]]:
-        """Read what is stored, if it is still the filter that this object knows: each layer, newest first."""
+        """Describe each layer, the newest first; a loss is noticed."""
+
+    @abstractmethod
+    def clear(self) -> Op[None]:
+        """Empty the filter, whatever its generation; create a missing one."""
+
+    @abstractmethod
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        """Delete the filter, whatever its generation; True if it existed."""
+
+    def acquire(self) -> Op[Handle]:
+        """Return the handle, opening the filter if this object has not."""
+        return self.handle or (yield from self.open())
+
+    def attempt(self, work: Callable[[Handle], Op[T]]) -> Op[T]:
+        """Run `work(handle)`, and again with the next handle as often as `LayoutChanged` ends it."""
+        while True:
+            handle = self.handle or (yield from self.open())
+            try:
+                return (yield from work(handle))
+            except LayoutChanged:
+                continue
+
+    def check_writable(self) -> None:
+        """Raise `TypeError` if the filter is only read."""
+        if self.only_read:
+            raise TypeError(self.only_read)
 
     def script(self, script: scripts.Script) -> scripts.Script:
-        """Return a script as this kind of storage needs it."""
+        """Return a script in the version for this kind of storage."""
         return scripts.load(script.verb, layered=True) if self.has_layers else script
 
     def run(
@@ -142,54 +182,39 @@ class Stored(ABC):
         keys: Sequence[bytes] = (),
         *,
         reads: bool = False,
+        replicas: bool = True,
         again: bool = True,
     ) -> Op[Any]:
-        """Run a script on the filter that this object knows; one that only reads waits for no replica.
+        """Run a script on the filter that `handle` names; one that only reads waits for no replica.
 
+        :param replicas: one that reads may be executed by a replica.
         :param again: it may be sent again where it is not known whether it was executed.
-        :raises Outdated: the filter has another layout by now than `opened`.
+        :raises LayoutChanged: the filter is another one by now; the object has caught up.
         """
-        if self.only_read and not reads:
-            raise TypeError(self.only_read)
         wait = None if reads else self.wait
-        script = self.script(script)
-        while True:
-            every = [handle.key, *keys, *handle.extra]
-            try:
-                values = [handle.identity, *arguments]
-                anywhere = reads and self.notices_loss
-                return (yield from calls.call(script, every, values, wait, reads=anywhere, again=again))
-            except Refusal as refusal:
-                met = refusal
-            now = yield from self._recover(met, handle)
-            if now.layout != handle.layout:
-                raise LayoutChanged
-            handle = now
+        anywhere = reads and replicas and self.notices_loss
+        every, values = [handle.key, *keys, *handle.extra], [handle.identity, *arguments]
+        try:
+            return (yield from call(self.script(script), every, values, wait, reads=anywhere, again=again))
+        except Refusal as refusal:
+            met = refusal
+        yield from self._recover(met, handle)
+        raise LayoutChanged
 
-    @abstractmethod
-    def _recover(self, refusal: Refusal, handle: Handle) -> Op[Handle]:
-        """Deal with a script's refusal, and return what is known now; or raise what the caller is told."""
-
-    @abstractmethod
-    def clear(self) -> Op[None]:
-        """Empty the filter, whatever its generation; create a missing one."""
-
-    @abstractmethod
-    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete the filter, whatever its generation; say whether there was one."""
+    def _recover(self, refusal: Refusal, handle: Handle) -> Op[None]:
+        """Deal with a refusal by `RECOVERY`, unless the object has moved on from that handle meanwhile."""
+        recovery = self.RECOVERY.get(refusal.word)
+        if recovery is None:
+            raise refusal
+        if self.handle is handle:
+            yield from recovery(self, refusal, handle)
 
     def expire(self, ttl: int) -> Op[None]:
         """Let everything that is stored expire in `ttl` ms."""
-        while True:
-            handle = self.handle or (yield from self.open())
-            try:
-                yield from self.run(_EXPIRE, handle, [ttl])
-            except LayoutChanged:
-                continue
-            return
+        yield from self.attempt(lambda handle: self.run(_EXPIRE, handle, [ttl]))
 
     def explained(self, refusal: Refusal) -> FilterNotFoundError | FilterMismatchError:
-        """Return what a caller is told who has not used the filter before."""
+        """Return the public error for a caller who has not used the filter before."""
         if refusal.word == replies.MISSING:
             return FilterNotFoundError(
                 f"there is no filter {self.name!r}; give capacity and error_rate to create it"
@@ -198,7 +223,7 @@ class Stored(ABC):
 
 
 class Versioned(Stored):
-    """What is noticed when it is gone or another one."""
+    """Stored state with a generation: eviction, expiry and replacement are detected."""
 
     def __init__(self, name: str, *, ttl: int, on_lost: OnLost, wait: Wait | None) -> None:
         super().__init__(name, name.encode(), wait)
@@ -206,8 +231,13 @@ class Versioned(Stored):
         self._on_lost = on_lost
         self._lost: str | None = None
 
+    @property
+    @abstractmethod
+    def called(self) -> str:
+        """Name of the public class."""
+
     def reset(self) -> None:
-        """Know nothing: the next call opens whatever is there, and a loss is taken notice of."""
+        """Drop the cache and any loss; the next call re-opens."""
         self.handle = self._lost = None
 
     def _call(
@@ -217,29 +247,34 @@ class Versioned(Stored):
         wait: Wait | None = None,
         keys: Sequence[bytes] = (),
     ) -> Op[Any]:
+        """Run a script that may be sent again; a refusal is explained as to a new caller."""
         try:
-            return (yield from calls.call(script, keys or [self.key], arguments, wait))
+            return (yield from call(script, keys or [self.key], arguments, wait))
         except Refusal as refusal:
             raise self.explained(refusal) from refusal
-        except replies.NoReply as unanswered:
-            # Either call may be made again without a doubt: the client's own error says it best.
-            raise unanswered.__cause__ or OutcomeUnknownError(str(unanswered)) from None
+        except Unconfirmed as error:
+            raise OutcomeUnknownError(str(error)) from None
 
-    @property
-    @abstractmethod
-    def called(self) -> str:
-        """The class that it belongs to."""
+    def _as_known(
+        self, script: scripts.Script, keys: Sequence[bytes], arguments: Arguments, *, again: bool = True
+    ) -> Op[Any]:
+        """Run a script that compares an identity; None if another generation is stored by now, or nothing."""
+        try:
+            return (yield from call(script, keys, arguments, self.wait, again=again))
+        except Refusal as refusal:
+            if refusal.word not in (replies.CHANGED, replies.MISSING):
+                raise self.explained(refusal) from refusal
+            return None
 
-    def _lose(self, what: str, handle: Handle) -> Op[Handle]:  # noqa: ARG002 - a shard is lost but once
-        """Raise `FilterLostError`, or go on with what is there now in the place of `opened`."""
-        self._tell(what)
-        return (yield from self.open())
-
-    def _tell(self, what: str, *, damaged: bool = False) -> None:
-        """Raise `FilterLostError`, or say that it was lost in the way that `on_lost` says.
+    def lose(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
+        """Notice a loss, once a handle: raise `FilterLostError` or forget the handle, as `on_lost` says.
 
         :param damaged: what is there now is of no use.
         """
+        if next(handle.losses) == 0:
+            self._tell(what, damaged=damaged)
+
+    def _tell(self, what: str, *, damaged: bool = False) -> None:
         message = f"{what} since this object first used it; what was added before is forgotten"
         self.handle = None
         if self._on_lost == "raise":
@@ -247,14 +282,29 @@ class Versioned(Stored):
             self._lost = f"{message}. {way_out} clear() to start empty"
             raise FilterLostError(self._lost)
         if callable(self._on_lost):
-            self._on_lost(FilterLostError(message))
+            try:
+                self._on_lost(FilterLostError(message))
+            except BaseException:
+                self._lost = message  # until the caller deals with it
+                raise
         _log.warning("%s; going on with what is there now, or a new one", message)
+
+    def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
+        self.lose(self.loss(refusal.word), handle)
+        return
+        yield  # a generator, as the other recoveries are
+
+    def loss(self, word: str) -> str:
+        """Say what a script's refusal means for a filter that was in use."""
+        return _LOSSES[word].format(self.name)
+
+    RECOVERY = dict.fromkeys(_LOSSES, _recover_loss)
 
     def compare(self, found: dict[str, object], wanted: dict[str, object]) -> None:
         """Raise `FilterMismatchError` for the first parameter that is not as wanted."""
-        for field, value in wanted.items():
-            if found[field] != value:
+        for parameter, value in wanted.items():
+            if found[parameter] != value:
                 raise FilterMismatchError(
-                    f"{self.name!r} holds {field} {found[field]!r}, not {value!r}; open it with "
+                    f"{self.name!r} holds {parameter} {found[parameter]!r}, not {value!r}; open it with "
                     f"{self.called}.open(), which takes what is stored, or use another name"
                 )

@@ -14,10 +14,10 @@ from typing import Final, Protocol, runtime_checkable
 from bloomredis.bits.encoding import Encoder
 from bloomredis.bits.layout import Layout
 from bloomredis.errors import FilterMismatchError
-from bloomredis.protocol import calls, replies, scripts
-from bloomredis.protocol.calls import Wait
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import Wait, call, send
 from bloomredis.protocol.replies import Refusal
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.steps import Command, Op
 from bloomredis.stored.base import Arguments, Description, Handle, Stored, ttl_seconds
 from bloomredis.stored.header import Header
 
@@ -92,43 +92,46 @@ class StoredBitmap(Stored):
 
     def current(self) -> Op[list[Description]]:
         """Read how long each bitmap is and how long it lives; the rest is what the caller says."""
-        replies = yield [command for key, _ in self.layers for command in (("STRLEN", key), ("PTTL", key))]
-        for reply in replies:
-            if isinstance(reply, Exception):
-                meaning = replies.explained(reply)
-                raise self.explained(meaning) if isinstance(meaning, Refusal) else meaning
-        sizes = zip(replies[::2], replies[1::2], strict=True)
+        commands: list[Command] = [
+            command for key, _ in self.layers for command in (("STRLEN", key), ("PTTL", key))
+        ]
+        try:
+            found = yield from send(commands)
+        except Refusal as refusal:
+            raise self.explained(refusal) from refusal
+        sizes = zip(found[::2], found[1::2], strict=True)
         return [
             Description(key, _header(layout), size, 0, ttl_seconds(ttl))
             for (key, layout), (size, ttl) in zip(self.layers, sizes, strict=True)
         ]
 
-    def _recover(self, refusal: Refusal, handle: Handle) -> Op[Handle]:  # noqa: ARG002 - nothing is compared
-        raise self.explained(refusal) if refusal.word == replies.WRONG_TYPE else refusal
-        yield  # what makes it an operation
+    def _recover_type(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing is compared
+        raise self.explained(refusal)
+        yield  # a generator, as the other recoveries are
+
+    RECOVERY = {replies.WRONG_TYPE: _recover_type}  # noqa: RUF012 - a ClassVar of the base
 
     def clear(self) -> Op[None]:
         """Delete the bitmaps, which empties the filter."""
         yield from self.current()
-        yield ("UNLINK", *(key for key, _ in self.layers))
+        yield from send(("UNLINK", *(key for key, _ in self.layers)))
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - see below
-        """Delete all that there is; say whether there was anything in it.
+        """Delete all that there is; True if there was anything in it.
 
         That is read first, so a command that is sent again changes no answer, and needs no receipt.
         """
         self.reset()
         yield from self.open()
         there = any(found.size_bytes for found in (yield from self.current()))
-        yield ("UNLINK", *(key for key, _ in self.layers), *self.beside)
+        yield from send(("UNLINK", *(key for key, _ in self.layers), *self.beside))
         self.reset()
         return there
 
     def expire(self, ttl: int) -> Op[None]:
         """Let all that there is expire in `ttl` ms."""
-        if self.handle is None:
-            yield from self.open()
-        yield [("PEXPIRE", key, ttl) for key in (*(key for key, _ in self.layers), *self.beside)]
+        yield from self.acquire()
+        yield from send([("PEXPIRE", key, ttl) for key in (*(key for key, _ in self.layers), *self.beside)])
 
 
 def _header(layout: ForeignLayout) -> Header:
@@ -161,11 +164,9 @@ class ConfiguredBitmap(StoredBitmap):
         self.handle = None
         pairs = [word for pair in self._config.items() for word in pair]
         try:
-            found = yield from calls.call(_CONFIGURE, [self._config_key], pairs, self.wait)
+            found = yield from call(_CONFIGURE, [self._config_key], pairs, self.wait)
         except Refusal as refusal:
             raise self.explained(refusal) from refusal
-        except replies.NoReply as unanswered:
-            raise unanswered.public(self.name, "it may simply be called again") from unanswered
         for (field, value), reply in list(zip(self._config.items(), found, strict=True))[:2]:
             there = reply if isinstance(reply, str) else reply.decode(errors="replace")
             if there != value:
@@ -177,8 +178,8 @@ class ConfiguredBitmap(StoredBitmap):
         return handle
 
 
-def foreign(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:
-    """A layout of another system, which says itself what it is made for."""
+def checked_layout(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:
+    """Return a layout of another system; `ValueError` if it was made for other parameters."""
     if not callable(getattr(layout, "encode_all", None)):
         raise TypeError(f"layout must be None, a name, or a layout from bloomredis.compat, not {layout!r}")
     for what, given, own in (

@@ -10,8 +10,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final, Protocol, runtime_checkable
 
-from bloomredis.protocol import calls, replies, scripts
-from bloomredis.protocol.calls import Wait
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import Wait, call, send
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Description, Handle
@@ -86,32 +86,31 @@ class StoredChain(StoredBitmap):
 
     def current(self) -> Op[list[Description]]:
         """Read how long each bitmap is and how long it lives."""
-        cursor = yield ("GET", self._cursor_key)
-        self._follow(int(cursor or 0))
+        self._follow_to(int((yield from send(("GET", self._cursor_key))) or 0))
         return (yield from super().current())
 
     def clear(self) -> Op[None]:
         """Delete the bitmaps and begin with the first."""
         yield from self.delete([], [])
 
-    def _recover(self, refusal: Refusal, handle: Handle) -> Op[Handle]:
-        """Follow a chain that has grown, or let it grow."""
-        if refusal.word == replies.STALE:
-            return self._follow(int(refusal.detail))
-        if refusal.word == replies.FULL:
-            return (yield from self._grow())
-        return (yield from super()._recover(refusal, handle))
+    def _follow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing was lost
+        """Follow a chain that has grown."""
+        self._follow_to(int(refusal.detail))
+        return
+        yield  # a generator, as the other recoveries are
 
-    def _grow(self) -> Op[Handle]:
+    def _grow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is full
         # Safe to send again: a chain that has grown since has another cursor.
-        cursor = yield from calls.call(
+        cursor = yield from call(
             _GROW, [self._cursor_key, self.layers[0][0]], [self._cursor, self._identity], self.wait
         )
-        return self._follow(cursor)
+        self._follow_to(cursor)
 
-    def _follow(self, cursor: int) -> Handle:
+    def _follow_to(self, cursor: int) -> None:
         self._cursor = cursor
-        return self.assume()
+        self.assume()
+
+    RECOVERY = StoredBitmap.RECOVERY | {replies.STALE: _follow, replies.FULL: _grow}
 
 
 class StoredLinks(StoredBitmap):

@@ -1,8 +1,8 @@
-"""What is stored of a stack of layers: whether it is the one that this object knows, and how it grows.
+"""The stored layers of a filter that grows or rotates, and their record.
 
-Every script call carries the root that this object knows, and the parameters of each layer.  Where the root
-is another one of the same generation, others have begun a layer, and the script's refusal says which layers
-there are now.
+Every script call carries the record that this object knows, and the parameters of each layer.  Where the
+record is another one of the same generation, others have begun a layer, and the script's refusal says which
+layers there are now.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -20,32 +19,24 @@ from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Packing
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import FilterFullError, FilterLostError, FilterMismatchError, FilterNotFoundError
-from bloomredis.protocol import calls, replies, scripts
-from bloomredis.protocol.calls import Wait
-from bloomredis.protocol.keys import beside
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import Wait, call
+from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import (
-    LOSSES,
-    Arguments,
-    Description,
-    Handle,
-    LayoutChanged,
-    Versioned,
-    ttl_seconds,
-)
+from bloomredis.stored.base import Arguments, Description, Handle, Versioned, ttl_seconds
 from bloomredis.stored.header import KINDS
 from bloomredis.stored.layer_record import PARAMETERS_BYTES, LayerRecord
 
-_PUSH, _STACK, _DELETE, _DESCRIBE, _CONTAINS = map(
-    scripts.load, ("push", "stack", "delete", "describe", "contains")
+_ADD_LAYER, _DESCRIBE_LAYERS, _DELETE, _DESCRIBE, _CONTAINS = map(
+    scripts.load, ("add_layer", "describe_layers", "delete", "describe", "contains")
 )
 _IDENTITY: Final = struct.Struct(">6sBBQ")
 
 
 class StoredLayers(Versioned):
-    """A stack of layers under a root."""
+    """A filter of several layers under a record."""
 
     is_one_bitmap = False
     has_layers = True
@@ -71,35 +62,34 @@ class StoredLayers(Versioned):
 
     @property
     def called(self) -> str:
-        """The class that it belongs to."""
         return KINDS[self._made.kind]
 
+    @property
+    def record(self) -> LayerRecord:
+        """The record as this object knows it; the filter has to be open."""
+        if self._record is None:
+            raise RuntimeError(f"{self.name!r} has not been opened")
+        return self._record
+
     def open(self) -> Op[Handle]:
-        """Create the stack with its first layer if it is missing and parameters were given; check it."""
+        """Create the filter with its first layer if it is missing and parameters were given; check it."""
         if self._lost:
             raise FilterLostError(self._lost)
         if self._new is None:
             return self._accept((yield from self._read()))
         return self._accept((yield from self._push(None, _renewed(self._new))))
 
-    @property
-    def record(self) -> LayerRecord:
-        """The root as this object knows it; the stack has to be open."""
-        if self._record is None:
-            raise RuntimeError(f"{self.name!r} has not been opened")
-        return self._record
-
     def current(self) -> Op[list[Description]]:
-        """Read what each layer is, if it is still the stack that this object knows.
-
-        Of a rotating stack those layers are missing that have come to their end.
-        """
-        yield from self._look()
+        """Describe each layer, the newest first; those that a rotating filter has forgotten are left out."""
+        # A script compares what is stored with what this object knows.
+        yield from self.attempt(
+            lambda handle: self.run(_CONTAINS, handle, [handle.layout.pack_one(b"")], reads=True)
+        )
         described = []
         for number in self.record.numbers:
             key = self._layer_key(number)
             try:
-                text, size, ttl = yield from calls.call(_DESCRIBE, [key], [])
+                text, size, ttl = yield from call(_DESCRIBE, [key], [])
             except Refusal as refusal:
                 if refusal.word != replies.MISSING:
                     raise self.explained(refusal) from refusal
@@ -108,32 +98,20 @@ class StoredLayers(Versioned):
                 described.append(Description(key, head, size, HEADER_BYTES, ttl_seconds(ttl)))
         return described
 
-    def _look(self) -> Op[None]:
-        """Let a script compare what is stored with what this object knows."""
-        while True:
-            handle = self.handle or (yield from self.open())
-            with suppress(LayoutChanged):
-                yield from self.run(_CONTAINS, handle, [handle.layout.pack_one(b"")], reads=True)
-                return
+    # -- recoveries from a script's refusal
 
-    def _recover(self, refusal: Refusal, handle: Handle) -> Op[Handle]:
-        """Follow a stack that has another layer by now, or give it one; notice that it is gone."""
-        if refusal.word == replies.FULL:
-            return (yield from self._grow(handle))
-        if refusal.word == replies.CHANGED:
-            found = self._parsed(refusal.detail)
-            if found.head.generation == self.record.head.generation:
-                return self._accept(found)
-        if refusal.word == replies.DAMAGED:
-            self._tell(f"a layer of {self.name!r} has vanished", damaged=True)
-            yield from self.clear()
-            return self.handle or (yield from self.open())
-        if refusal.word not in LOSSES:
-            raise refusal
-        return (yield from self._lose(LOSSES[refusal.word].format(self.name), handle))
+    def _follow(self, refusal: Refusal, handle: Handle) -> Op[None]:
+        """Follow a filter that has another layer by now; notice that it is another one."""
+        found = self._parsed(refusal.detail)
+        if found.head.generation == self.record.head.generation:
+            self._accept(found)
+        else:
+            self.lose(self.loss(replies.CHANGED), handle)
+        return
+        yield  # a generator, as the other recoveries are
 
-    def _grow(self, handle: Handle) -> Op[Handle]:
-        # Safe to send again, and for all that ask for it at once: a stack that has grown has another root.
+    def _grow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is full
+        # Safe to send again, and for all that ask for it at once: a filter that has grown has another record.
         known = self.record
         try:
             following = known.following()
@@ -142,10 +120,24 @@ class StoredLayers(Versioned):
         try:
             found = yield from self._push(known, following)
         except FilterNotFoundError:
-            return (yield from self._lose(LOSSES[replies.MISSING].format(self.name), handle))
-        if found.head.generation != known.head.generation:
-            return (yield from self._lose(LOSSES[replies.CHANGED].format(self.name), handle))
-        return self._accept(found)
+            self.lose(self.loss(replies.MISSING), handle)
+        else:
+            if found.head.generation == known.head.generation:
+                self._accept(found)
+            else:
+                self.lose(self.loss(replies.CHANGED), handle)
+
+    def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - one layer is as bad
+        self.lose(f"a layer of {self.name!r} has vanished", handle, damaged=True)
+        yield from self.clear()
+
+    RECOVERY = Versioned.RECOVERY | {
+        replies.CHANGED: _follow,
+        replies.FULL: _grow,
+        replies.DAMAGED: _recover_damage,
+    }
+
+    # -- the filter as a whole
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation with one layer."""
@@ -163,33 +155,30 @@ class StoredLayers(Versioned):
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete root and layers, whatever the generation; say whether there were any."""
+        """Delete record and layers, whatever the generation; True if there were any."""
         while True:
             self.reset()
             try:
                 handle = self._accept((yield from self._read()))
-                every = [handle.key, *keys, *handle.extra]
-                yield from calls.call(_DELETE, every, [handle.identity, *arguments], self.wait)
             except FilterNotFoundError:
                 return False
-            except Refusal as refusal:
-                if refusal.word not in (replies.CHANGED, replies.MISSING):
-                    raise self.explained(refusal) from refusal
-            else:
+            every = [handle.key, *keys, *handle.extra]
+            deleted = yield from self._as_known(_DELETE, every, [handle.identity, *arguments])
+            if deleted is not None:
                 self.reset()
                 return True
 
-    # -- the root
+    # -- the record
 
     def _read(self) -> Op[LayerRecord]:
-        text, _ = yield from self._call(_STACK, [])
+        text, _ = yield from self._call(_DESCRIBE_LAYERS, [])
         return self._parsed(text)
 
     def _push(self, known: LayerRecord | None, wanted: LayerRecord) -> Op[LayerRecord]:
-        """Begin the newest layer of `wanted` if the root is the one known; return what is there then."""
+        """Begin the newest layer of `wanted` if the record is the known one; return the stored record."""
         layers = [] if known is None else [self._layer_key(number) for number in known.numbers]
         text, _ = yield from self._call(
-            _PUSH,
+            _ADD_LAYER,
             [
                 b"" if known is None else known.pack(),
                 wanted.template(),
@@ -202,7 +191,7 @@ class StoredLayers(Versioned):
         return self._parsed(text)
 
     def explained(self, refusal: Refusal) -> FilterNotFoundError | FilterMismatchError:
-        """Return what a caller is told who has not used the filter before."""
+        """Return the public error for a caller who has not used the filter before."""
         if refusal.word == replies.FOREIGN:
             return FilterMismatchError(f"{self.name!r} holds no {self.called} ({refusal}); use another name")
         return super().explained(refusal)
@@ -218,7 +207,7 @@ class StoredLayers(Versioned):
         return record
 
     def _layer_key(self, number: int) -> bytes:
-        return beside(self.key) + b"layer:%d" % number
+        return auxiliary_prefix(self.key) + b"layer:%d" % number
 
     def _accept(self, record: LayerRecord) -> Handle:
         self._lost = None
@@ -239,7 +228,7 @@ class StoredLayers(Versioned):
 
 @lru_cache(16)
 def _described(record: LayerRecord) -> tuple[Packing, bytes]:
-    """Return how items are packed for the layers, and what the scripts are told about these."""
+    """Return the layout for all layers, and their parameters for the scripts."""
     layers = record.layers()
     made = tuple(map(planning.stored, layers))
     return (made[0] if record.shared else Layered(made)), b"".join(
@@ -248,5 +237,5 @@ def _described(record: LayerRecord) -> tuple[Packing, bytes]:
 
 
 def _renewed(record: LayerRecord) -> LayerRecord:
-    """Return a root of another generation."""
+    """Return a record of another generation."""
     return replace(record, head=replace(record.head, generation=os.urandom(8)))

@@ -1,4 +1,4 @@
-"""How a string of any length comes under a key at once, without overwriting anything."""
+"""Strings of any length written under a key in one step, without overwriting anything."""
 
 from __future__ import annotations
 
@@ -6,35 +6,33 @@ import os
 from typing import Final
 
 from bloomredis.errors import FilterMismatchError
-from bloomredis.protocol import calls, scripts
-from bloomredis.protocol.keys import beside
-from bloomredis.protocol.receipts import Receipts
-from bloomredis.protocol.replies import NoReply
+from bloomredis.protocol import scripts
+from bloomredis.protocol.calls import call, send
+from bloomredis.protocol.keys import auxiliary_prefix
+from bloomredis.protocol.receipts import Lanes
+from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
 
-_PLACE: Final = scripts.load("place")
+_RENAME_NEW: Final = scripts.load("rename_new")
 _PIECE_BYTES: Final = 1 << 20
 _WRITING_MS: Final = 600_000
 
 
 def place(name: str, key: bytes, data: bytes) -> Op[None]:
-    """Write `data` under another name, piece by piece, and then give it its own in one step.
+    """Write `data` under a temporary name, piece by piece, and then rename it.
 
     What was written vanishes after ten minutes if the last step is never made.
 
     :raises FilterMismatchError: the key is taken; it is left untouched.
     """
-    written = beside(key) + b"written:" + os.urandom(8).hex().encode()
-    receipts = Receipts(key)
-    lane = receipts.take()
-    yield ("SETRANGE", written, len(data) - 1, b"\0")  # the server allocates it once and exactly
-    yield ("PEXPIRE", written, _WRITING_MS)
+    written = auxiliary_prefix(key) + b"written:" + os.urandom(8).hex().encode()
+    lane = Lanes(key).take()
+    yield from send(("SETRANGE", written, len(data) - 1, b"\0"))  # the server allocates it once and exactly
+    yield from send(("PEXPIRE", written, _WRITING_MS))
     for start in range(0, len(data), _PIECE_BYTES):
-        yield ("SETRANGE", written, start, data[start : start + _PIECE_BYTES])
-    try:
-        placed = yield from calls.call(_PLACE, [key, written, lane.key], [lane.next_call()])
-    except NoReply as unanswered:
-        raise unanswered.public(name, "look whether the key is there now") from unanswered
+        yield from send(("SETRANGE", written, start, data[start : start + _PIECE_BYTES]))
+    with outcome_matters(name, "look whether the key is there now"):
+        placed = yield from call(_RENAME_NEW, [key, written, lane.key], [lane.next_call()])
     if placed != 1:
-        yield ("UNLINK", written)
+        yield from send(("UNLINK", written))
         raise FilterMismatchError(f"{name!r} exists already; delete it first, or use another name")

@@ -9,22 +9,16 @@ from typing import Any
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits import limits
-from bloomredis.errors import (
-    FilterLostError,
-    FilterMismatchError,
-    FilterNotFoundError,
-)
-from bloomredis.protocol import calls, replies, scripts
+from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait
-from bloomredis.protocol.replies import Refusal, unhex
+from bloomredis.protocol.replies import unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import LOSSES, Arguments, Description, Handle, Versioned, ttl_seconds
+from bloomredis.stored.base import Arguments, Description, Handle, Versioned, ttl_seconds
 from bloomredis.stored.header import KINDS, Header
 
-_RESERVE, _DESCRIBE, _CLEAR, _DELETE, _EXPIRE = map(
-    scripts.load, ("reserve", "describe", "clear", "delete", "expire")
-)
+_RESERVE, _DESCRIBE, _CLEAR, _DELETE = map(scripts.load, ("reserve", "describe", "clear", "delete"))
 
 
 class StoredFilter(Versioned):
@@ -43,6 +37,7 @@ class StoredFilter(Versioned):
     ) -> None:
         super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait)
         self._kind = kind
+        self.is_one_bitmap = kind == header.FILTER
         self._new = new
         self._layout = layout
 
@@ -51,7 +46,7 @@ class StoredFilter(Versioned):
         return KINDS[self._kind]
 
     def open(self) -> Op[Handle]:
-        """Create the filter if it is missing and parameters were given; check it; know it from now on."""
+        """Create the filter if it is missing and parameters were given; check and remember it."""
         if self._lost:
             raise FilterLostError(self._lost)
         return self._accept((yield from self._reserve()).header)
@@ -61,23 +56,18 @@ class StoredFilter(Versioned):
         return self.read((yield from self._call(_DESCRIBE, [])))
 
     def current(self) -> Op[list[Description]]:
-        """Read what is stored, if it is still the filter that this object knows."""
-        handle = self.handle or (yield from self.open())
+        """Describe the filter; a loss is noticed."""
+        handle = yield from self.acquire()
         try:
             found = yield from self.describe()
-        except (FilterNotFoundError, FilterMismatchError) as error:
-            yield from self._lose(str(error), handle)
-        else:
             if found.header.identity == handle.identity:
                 return [found]
-            yield from self._lose(LOSSES[replies.CHANGED].format(self.name), handle)
+            what = self.loss(replies.CHANGED)
+        except (FilterNotFoundError, FilterMismatchError) as error:
+            what = str(error)
+        self.lose(what, handle)
+        yield from self.acquire()
         return [(yield from self.describe())]
-
-    def _recover(self, refusal: Refusal, handle: Handle) -> Op[Handle]:
-        """Notice that the generation that this object knows is gone."""
-        if refusal.word not in LOSSES:
-            raise refusal
-        return (yield from self._lose(LOSSES[refusal.word].format(self.name), handle))
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""
@@ -93,7 +83,7 @@ class StoredFilter(Versioned):
             self._accept(self.read(reply).header)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete the filter, whatever its generation; say whether there was one."""
+        """Delete the filter, whatever its generation; True if it existed."""
         self.reset()
         try:
             yield from self._replace(_DELETE, lambda _: arguments, keys)
@@ -106,23 +96,18 @@ class StoredFilter(Versioned):
     ) -> Op[Any]:
         """Run a script on whatever generation is stored, which may change in between."""
         while True:
-            found = yield from self.describe()
-            try:
-                return (
-                    yield from calls.call(
-                        script,
-                        [self.key, *keys],
-                        [found.header.identity, *arguments(found.header)],
-                        self.wait,
-                        again=bool(keys),  # with a receipt
-                    )
-                )
-            except Refusal as refusal:
-                if refusal.word not in (replies.CHANGED, replies.MISSING):
-                    raise self.explained(refusal) from refusal
+            found = (yield from self.describe()).header
+            reply = yield from self._as_known(
+                script,
+                [self.key, *keys],
+                [found.identity, *arguments(found)],
+                again=bool(keys),  # with a receipt
+            )
+            if reply is not None:
+                return reply
 
     def read(self, reply: Sequence[Any]) -> Description:
-        """Make sense of a description, or raise `FilterMismatchError`."""
+        """Parse a description; `FilterMismatchError` if the filter cannot be used."""
         text, size, ttl = reply
         try:
             head = header.parse(unhex(text), self._kind)

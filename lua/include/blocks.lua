@@ -1,8 +1,9 @@
--- Items in the blocked layout: for each block of an item its number and a mask of the item's bits in it
--- (FORMAT.md).  A block is read with one GETRANGE and written with at most one SETRANGE.  Needs
--- numbers.lua and header.lua.
+-- Items in the blocked layout (FORMAT.md): for each block of an item its number and the mask of the item's bits in
+-- it.  A block is read with one GETRANGE and written with at most one SETRANGE.
+-- include: numbers
+-- include: words
 
--- The error reply for blocks that cannot be right, nil for good ones.
+-- An error reply if blocks are malformed or outside the filter, else nil.
 local function check_blocks(packed, num_blocks, blocks_an_item, first, stride)
   local total = #packed / stride * blocks_an_item
   if total < 1 or total > MAX_BLOCKS or #packed % stride ~= 0 then
@@ -19,11 +20,11 @@ local function check_blocks(packed, num_blocks, blocks_an_item, first, stride)
   end
 end
 
--- What `read_items` returns, for a filter in this layout; and `set_run`, which sets one item after the other
--- without a call for each, and returns what `set_items` does.
-local function read_blocks(filter, packed, first_item, stride)
+-- `read_items` for this layout.  The result also has `set_run`, which sets items `first` to `last` without a call
+-- for each and returns what `set_items` does.
+local function read_blocks(filter, packed, offset, stride)
   local key, blocks_an_item = filter.key, filter.header:byte(10)
-  local malformed = check_blocks(packed, read_u64(filter.header, 17) / 256, blocks_an_item, first_item, stride)
+  local malformed = check_blocks(packed, read_u64(filter.header, 17) / 256, blocks_an_item, offset, stride)
   if malformed then
     return nil, malformed
   end
@@ -31,8 +32,8 @@ local function read_blocks(filter, packed, first_item, stride)
   local item_bytes = blocks_an_item * PACKED_BYTES
 
   local function set_run(first, last)
-    local first_item, last_item = first_item + (first - 1) * stride, first_item + (last - 1) * stride
-    -- include: set_blocks
+    local first_item, last_item = offset + (first - 1) * stride, offset + (last - 1) * stride
+    -- paste: set_blocks
     return table.concat(answers), added
   end
 
@@ -42,9 +43,9 @@ local function read_blocks(filter, packed, first_item, stride)
   end
 
   local function test(item)
-    local there, first = true, first_item + (item - 1) * stride
+    local there, first = true, offset + (item - 1) * stride
     for at = first, first + item_bytes - 1, PACKED_BYTES do
-      -- include: test_block
+      -- paste: test_block
     end
     return there
   end

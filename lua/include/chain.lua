@@ -1,11 +1,12 @@
--- Growing chains of bitmaps (FORMAT.md).  Needs numbers.lua and header.lua.
+-- Growing chains of bitmaps (FORMAT.md).
+-- include: numbers
 
--- The number under the cursor's key, 0 if there is none.
+-- The number under the cursor's key; 0 if the key is missing.
 local function read_cursor(key)
   return tonumber(redis.call('GET', key) or 0)
 end
 
--- How many bits of a bitmap may be set until it is half full; less than 0 if it is more than that.
+-- The number of bits that may still be set before a bitmap is half full; negative if it is fuller than that.
 local function bits_left(filter)
   return read_u64(filter.header, 17) / 2 - redis.call('BITCOUNT', filter.key)
 end

@@ -1,16 +1,17 @@
--- Items in a filter that counts: a counter of four bits in the place of each bit (FORMAT.md).  One that has
--- reached 15 stays there, since it cannot be known by how much it would have passed it.  Needs numbers.lua.
+-- Items in a filter that counts (FORMAT.md): a counter of four bits instead of each bit.  A counter that has reached
+-- 15 stays there, since the number of items beyond that is unknown.
+-- include: numbers
 
 local MOST = 15
 
--- What `read_items` returns, of the numbers of the items' counters; and `lower(i)`, which lowers all counters
--- of item i and says true, unless one is 0.  `set_run` counts every item, whether it was new or not.
+-- `read_items` for such a filter, given the numbers of the items' counters.  The result also has `lower(i)`, which
+-- lowers all counters of item i and returns true, unless one is 0.  `set_run` counts every item, new or not.
 local function read_counters(filter, counters, num_hashes)
   local key, call, format = filter.key, redis.call, string.format
   local seen = {}
 
-  -- Put the places of an item's counters into a command, `words` apart from `at` on and each once where probes
-  -- repeat; say how many there are.
+  -- Write the counters of an item into a command, `words` apart from `at` on, each once even if hashes repeat it;
+  -- return how many there are.
   local function fill(command, at, words, item)
     local mark, many = {}, 0
     for i = (item - 1) * num_hashes + 1, item * num_hashes do
@@ -24,7 +25,7 @@ local function read_counters(filter, counters, num_hashes)
     return many
   end
 
-  local raising  -- a command for `set`, of which only the places change from item to item
+  local raising  -- the command of `set`, in which only the counters change from item to item
   local function set(item)
     if not raising then
       raising = { 'BITFIELD', key, 'OVERFLOW', 'SAT' }

@@ -1,11 +1,14 @@
--- Make a filter, and say what one is.  Needs numbers.lua and header.lua.
+-- Creating and describing a filter.
+-- include: numbers
+-- include: format
+-- include: header
 
--- What a client needs to know of a filter: its header in hex, its length, its time to live in ms.
+-- The description that a client reads a filter from: header in hex, length of the string, time to live in ms.
 local function describe(key, header)
   return { hex(header), redis.call('STRLEN', key), redis.call('PTTL', key) }
 end
 
--- The error reply for a template of a header that cannot be stored, nil for a good one.
+-- An error reply if a header cannot be stored, else nil.
 local function check_template(template)
   if #template ~= HEADER_BYTES or template:sub(1, 7) ~= 'bloomr\1' or template:byte(9) < 1
     or template:byte(11) ~= 0 and template:byte(11) ~= COUNTING or read_u64(template, 17) < 1
@@ -14,8 +17,8 @@ local function check_template(template)
   end
 end
 
--- Store an empty filter made from a template of its header; the server's clock dates it.
--- The last byte is written first, so that the server allocates the string once and exactly.
+-- Store an empty filter with this header, dated by the server's clock.  The last byte is written first, so that
+-- the server allocates the string once and at its exact size.
 local function create(key, template, ttl)
   local now = redis.call('TIME')
   local header = template:sub(1, 48) .. write_u64(now[1] * 1000000 + now[2]) .. write_u64(0)

@@ -1,16 +1,17 @@
--- Filters and their headers (FORMAT.md): read them, compare them.  Needs numbers.lua.
--- Error replies begin with the word that bloomredis/protocol.py knows them by.
+-- Filters and their headers (FORMAT.md).  Each error reply begins with the word that names the error.
+-- include: numbers
+-- include: format
 
 local function hex(bytes)
   return (bytes:gsub('.', function(c) return string.format('%02x', c:byte()) end))
 end
 
--- The size of what a probe stands for: a counter in a filter that counts, a bit in any other.
+-- The bits of a cell: of a counter in a filter that counts, and one in any other.
 local function cell_bits(header)
   return header:byte(11) == COUNTING and 4 or 1
 end
 
--- The header under a key, or nil and the error reply that says why there is none.
+-- The header under a key; nil and an error reply if the key holds no filter.
 local function read_header(key)
   local header = redis.pcall('GETRANGE', key, 0, HEADER_BYTES - 1)
   if type(header) == 'table' then
@@ -23,7 +24,7 @@ local function read_header(key)
   return nil, redis.error_reply('BLOOMFOREIGN the key holds a string that is no filter')
 end
 
--- A bitmap that another system writes: it has no header, so the caller's description stands for one.
+-- A bitmap of another system.  It has no header; the caller's description takes its place.
 local function open_bitmap(key, description)
   local ttl = read_u64(description, 25)
   return {
@@ -37,7 +38,7 @@ local function open_bitmap(key, description)
   }
 end
 
--- The filter under a key if it is the one the caller expects, or nil and an error reply.
+-- The filter under a key if it is the one that the caller knows; else nil and an error reply.
 local function open_filter(key, identity)
   if #identity == BITMAP_BYTES and identity:sub(1, 7) == 'bitmap\1' then
     return open_bitmap(key, identity)
@@ -59,7 +60,7 @@ local function open_filter(key, identity)
   }
 end
 
--- Note that items were written, so many of them new; fewer than none were removed.
+-- Add to the item count, or renew the time to live, after items were written; `added` is negative for removals.
 local function note_added(filter, added)
   if filter.expires then
     redis.call('PEXPIRE', filter.key, filter.ttl)

@@ -1,9 +1,12 @@
--- The items of a batch: decode and check all of them before the first bit is touched, then set or
--- test them one after the other; and the reply about them.  Needs numbers.lua, header.lua, blocks.lua
--- and counters.lua.
+-- The items of a batch: all are decoded and checked before the first bit is changed, then set or tested one by one.
+-- include: numbers
+-- include: format
+-- include: words
+-- include: blocks
+-- include: counters
 
-local MAX_OFFSETS = 4096  -- some 2 ms of SETBIT
-local RUN = 1000          -- values unpacked at a time; Lua's stack takes fewer than 8,000
+local MAX_OFFSETS = 4096  -- about 2 ms of SETBIT
+local RUN = 1000          -- values unpacked at a time; Lua allows fewer than 8,000
 
 -- `count` numbers from byte `first` on.
 local function unpack_u32(packed, first, count)
@@ -19,18 +22,18 @@ local function unpack_u32(packed, first, count)
   return values
 end
 
--- Whether a filter is in the blocked layout; a bitmap of another system never is.
+-- Whether a filter has the blocked layout; a bitmap of another system never has.
 local function is_blocked(filter)
   return filter.first_bit > 0 and filter.header:byte(8) == BLOCKED
 end
 
 -- The length of a packed item.
-local function item_bytes(filter)
+local function packed_bytes(filter)
   return is_blocked(filter) and filter.header:byte(10) * PACKED_BYTES or filter.header:byte(9) * 4
 end
 
--- The bit offsets in the string (header included) of all items, or nil and an error reply; the numbers of
--- their counters, likewise, in a filter that counts.
+-- The bit offsets of all items in the string (header included), or the numbers of their counters in a filter that
+-- counts; nil and an error reply if they are malformed.
 local function read_offsets(filter, packed, num_hashes, first, stride)
   local num_bits, first_bit = read_u64(filter.header, 17), filter.first_bit / filter.cell_bits
   local formats = FORMATS and filter.cell_bits == 1
@@ -40,7 +43,7 @@ local function read_offsets(filter, packed, num_hashes, first, stride)
       .. num_hashes .. ' hashes each, at most ' .. MAX_OFFSETS .. ' offsets a call')
   end
   local offsets = {}
-  local together = stride == num_hashes * 4 and RUN or num_hashes  -- numbers without something between
+  local together = stride == num_hashes * 4 and RUN or num_hashes  -- numbers without a gap between them
   while #offsets < total do
     local done = #offsets
     local count = math.min(together, total - done)
@@ -59,11 +62,11 @@ local function read_offsets(filter, packed, num_hashes, first, stride)
   return offsets
 end
 
--- The items of a batch in a filter: how many (`count`), `set(i)`, which sets all bits of item i and says
--- whether one was not, and `test(i)`, which says whether all are set.  Or nil and an error reply.
--- In a filter of several layers `first` is where the first item's piece begins, and one follows each `stride` bytes.
+-- The items of a batch for one filter or layer: their number `count`; `set(i)`, which sets all bits of item i and
+-- returns whether one was clear; and `test(i)`, which returns whether all are set.  Or nil and an error reply.
+-- Of several layers, `first` is where the first item's part for this one begins; the next follow every `stride` bytes.
 local function read_items(filter, packed, first, stride)
-  stride = stride or item_bytes(filter)
+  stride = stride or packed_bytes(filter)
   if is_blocked(filter) then
     return read_blocks(filter, packed, first or 1, stride)
   end
@@ -94,8 +97,8 @@ local function read_items(filter, packed, first, stride)
   return { count = #offsets / num_hashes, set = set, test = test }
 end
 
--- Set the items of a batch: a character each, '1' for new, and how many were new, or were counted by a filter
--- that counts.  It ends before the first item that there is no room for, of which `set` says nil.
+-- Set the items of a batch; return a character for each ('1' is new), and by how much the item count grows.  Ends
+-- before the first item that there is no room for: `set` returns nil for it.
 local function set_items(items)
   if items.set_run then
     return items.set_run(1, items.count)
@@ -110,10 +113,4 @@ local function set_items(items)
     added = added + (new and 1 or 0)
   end
   return table.concat(answers), added
-end
-
--- The reply for a string of one character an item: an integer for a single item, since it may stand in
--- a caller's own pipeline, and the string for more.
-local function answer(characters)
-  return #characters == 1 and tonumber(characters) or characters
 end

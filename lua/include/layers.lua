@@ -1,10 +1,12 @@
--- Filters of several layers: an item is in one if it is in any layer, and only the newest is written.
--- Needs numbers.lua, header.lua, blocks.lua and items.lua.
-
--- include: stack
+-- Filters of one layer or several: an item is in the filter if it is in any layer, and only the newest is written.
+-- include: numbers
+-- include: format
+-- include: header
+-- include: items
+-- include: layer_record
 -- include: chain
 
--- What `open_filter` returns for the newest of several bitmaps, with all `layers`, the newest first.
+-- `open_filter` for several bitmaps of another system: the newest, with all `layers`, the newest first.
 local function open_bitmaps(keys, identity)
   local others, expected = identity:byte(8), read_u64(identity, 9) - 1
   local shared = #identity == LAYERS_BYTES + BITMAP_BYTES
@@ -30,17 +32,17 @@ local function open_bitmaps(keys, identity)
   return newest
 end
 
--- The same for a stack; of one with slices only those layers are read in which something stays.  `room` is the
--- number of items that the newest takes, `lasting` how long an item stays at most, in milliseconds.
-local function open_stack(keys, identity)
-  local root, refusal = check_root(keys, identity)
-  if not root then
+-- The same for the layers of a layer record, without those of a rotating filter whose items have all expired.  `room`
+-- is the number of items that the newest layer takes, `lasting` the longest time that an item stays, in milliseconds.
+local function open_recorded(keys, identity)
+  local record, refusal = check_record(keys, identity)
+  if not record then
     return nil, refusal
   end
   local others = identity:byte(8)
-  local described = LAYERS_BYTES + #root + 1
+  local described = LAYERS_BYTES + #record + 1
   local shared = #identity == described + PARAMETERS_BYTES - 1
-  local width, slices = slices_of(root)
+  local width, slices = slices_of(record)
   local current, past
   if width then
     current, past = slice_at(now(), width, slices)
@@ -50,19 +52,19 @@ local function open_stack(keys, identity)
     header = identity:sub(described),
     first_bit = HEADER_BYTES * 8,
     cell_bits = 1,
-    generation = root:sub(41, 48),
+    generation = record:sub(41, 48),
     layers = {},
     shared = shared,
     room = 0,
     lasting = width and math.ceil((slices + 1) * width / 1000),
   }
   for i = 0, others do
-    local slice = width and slice_at(begun(root, i), width, slices)
+    local slice = width and slice_at(begun(record, i), width, slices)
     if not width or slice > past then
       local key = i == 0 and keys[1] or keys[#keys - others + i]
       local first = described + (shared and 0 or i * PARAMETERS_BYTES)
       local header = redis.pcall('GETRANGE', key, 0, HEADER_BYTES - 1)
-      local expected = identity:sub(first, first + PARAMETERS_BYTES - 1) .. root:sub(-8 * i - 8, -8 * i - 1)
+      local expected = identity:sub(first, first + PARAMETERS_BYTES - 1) .. record:sub(-8 * i - 8, -8 * i - 1)
       if type(header) == 'table' or header:sub(1, IDENTITY_BYTES) ~= expected then
         return nil, redis.error_reply('BLOOMDAMAGED ' .. key)
       end
@@ -81,24 +83,24 @@ local function open_stack(keys, identity)
   return newest
 end
 
--- What `open_filter` returns, for a filter of one layer or several.
+-- `open_filter` for a filter of one layer or several.
 local function open_layers(keys, identity)
   if not is_layered(identity) then
     return open_filter(keys[1], identity)
-  elseif is_stack(identity) then
-    return open_stack(keys, identity)
+  elseif has_record(identity) then
+    return open_recorded(keys, identity)
   end
   return open_bitmaps(keys, identity)
 end
 
--- What `read_items` returns, of all layers; `set` returns nil where the newest has no room for a new item.
+-- `read_items` for all layers; `set` returns nil if the newest has no room for a new item.
 local function read_layers(filter, packed)
   if not filter.layers then
     return read_items(filter, packed)
   end
   local sizes, stride = {}, 0
   for j, layer in ipairs(filter.layers) do
-    sizes[j] = item_bytes(layer)
+    sizes[j] = packed_bytes(layer)
     stride = filter.shared and sizes[j] or stride + sizes[j]
   end
   local read, first = {}, 1
@@ -110,7 +112,7 @@ local function read_layers(filter, packed)
     read[j] = items
     first = filter.shared and first or first + sizes[j]
   end
-  local count, room = #packed / (stride > 0 and stride or item_bytes(filter)), filter.room
+  local count, room = #packed / (stride > 0 and stride or packed_bytes(filter)), filter.room
   if count < 1 or count % 1 ~= 0 then
     return nil, redis.error_reply('BLOOMARGUMENT ' .. #packed .. ' bytes are not the items of a filter')
   end
@@ -139,6 +141,6 @@ local function read_layers(filter, packed)
     return read[1].set(item)
   end
 
-  local alone = #read == 1 and filter.layers[1] == filter and room and room >= count
-  return { count = count, set = set, test = test, set_run = alone and read[1].set_run }
+  local single = #read == 1 and filter.layers[1] == filter and room and room >= count
+  return { count = count, set = set, test = test, set_run = single and read[1].set_run }
 end

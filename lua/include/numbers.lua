@@ -1,12 +1,12 @@
--- Numbers in binary arguments and headers.  The servers have the library `struct` for it;
--- Lua as such, which fakeredis embeds, has not.
+-- Numbers in binary arguments and headers.  Servers have the library `struct` for them; plain Lua, which fakeredis
+-- embeds, does not.
 
 local struct = rawget(_G, 'struct')
 
--- Before 7.2 a server makes an argument of a number by way of '%.17g', which is slower than '%d' here.
+-- Before 7.2 a server formats a number in a command with '%.17g', which is slower than '%d' here.
 local FORMATS = (rawget(redis, 'REDIS_VERSION_NUM') or 0) < 0x00070200
 
--- The whole number that an argument holds as decimal text, or nil if it holds none from `least` up.
+-- The integer that an argument holds as decimal text; nil if it holds none, or one below `least`.
 local function read_number(argument, least)
   local number = tonumber(argument)
   if number and number >= least and number < 2 ^ 53 and number % 1 == 0 then

@@ -1,12 +1,12 @@
--- Not a function but a piece of what includes it: set the bits of the items from `first_item` to `last_item`, these
--- being places in `packed`, one every `stride` bytes; leave a character each in `answers`, '1' for new, how many
--- there are in `count` and how many are new in `added`.  Needs what read_block.lua needs, and item_bytes.
+-- Set the bits of all items whose first bytes in `packed` are at `first_item`, `first_item + stride` and so on to
+-- `last_item`.  Leaves a character for each item in `answers` ('1' is new), the number of items in `count` and the
+-- number of new ones in `added`.  Needs what read_block needs, and the locals stride and item_bytes.
 local answers, count, added = {}, 0, 0
 for item = first_item, last_item, stride do
   local answer = '0'
   for at = item, item + item_bytes - 1, PACKED_BYTES do
-    -- include: read_block
-    local new, both = false, nil
+    -- paste: read_block
+    local new, both = false
     if p ~= 0 then both = bor(a, p) if both ~= a then a, new = both, true end end
     if q ~= 0 then both = bor(b, q) if both ~= b then b, new = both, true end end
     if r ~= 0 then both = bor(c, r) if both ~= c then c, new = both, true end end

@@ -115,8 +115,8 @@ def test_a_usual_call_says_what_any_other_does(client: redis.Redis, rate: float)
     def replies(name: str, verb: str, *call: Any) -> Any:
         text = scripts.load(verb).text
         if name == "long":
-            assert text.count("\nlocal usual = ") == 1
-            text = text.replace("\nlocal usual = ", "\nlocal usual = false and ")
+            assert text.count("\nlocal fast = ") == 1
+            text = text.replace("\nlocal fast = ", "\nlocal fast = false and ")
         packed, *number = call
         lane = [f"lane-{name}"] if number else []
         try:

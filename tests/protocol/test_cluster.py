@@ -20,7 +20,7 @@ from redis.exceptions import (
 )
 
 from bloomredis.errors import ServerRefusedError
-from bloomredis.protocol import calls, cluster, replies, scripts, steps
+from bloomredis.protocol import calls, cluster, replies, resending, scripts, steps
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.cluster import Address, Owner, Reader, RefreshMap, RefreshSlot, Send, Sleep
 
@@ -95,7 +95,7 @@ def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
     met, acts = play(COMMAND, says=itertools.repeat(errors(TryAgainError)))
     assert isinstance(met, TryAgainError)
-    assert len(sent(acts)) == cluster.PATIENCE + 1
+    assert len(sent(acts)) == resending.PATIENCE + 1
     meaning = replies.explained(met)
     assert isinstance(meaning, ServerRefusedError)
     assert meaning.word == "TRYAGAIN"
@@ -116,7 +116,7 @@ def test_what_was_not_answered_is_sent_again() -> None:
     assert answer == 1
     assert [type(act) for act in acts] == [Owner, Send, RefreshSlot, Owner, Send]
     met, acts = play(COMMAND, says=itertools.repeat(gone))
-    assert (met, len(sent(acts))) == (gone, 1 + cluster.RESENDS)
+    assert (met, len(sent(acts))) == (gone, 1 + resending.RESENDS)
     met, acts = play(COMMAND, says=itertools.repeat(gone), knows={RefreshSlot: redis.ConnectionError("too")})
     assert (met, len(sent(acts))) == (gone, 2)
 
@@ -202,6 +202,13 @@ def test_a_replica_is_taught_itself() -> None:
         ("replica", [READ_ONLY]),
         ("replica", [("EVAL_RO", ADD.text, *READ.command[2:])]),
     ]
+
+
+def test_reads_from_replicas_make_no_pipeline() -> None:
+    """Each goes to the node that the client chooses for it, and no empty pipeline is sent."""
+    answer, acts = play(steps.Pipelined([READ, READ]), says=[[1], [0]], knows={Reader: "replica"})
+    assert answer == [1, 0]
+    assert {type(act) for act in acts} == {Reader, Send}
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ OWNER = bytes(16)
 @pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit"])
 @pytest.mark.parametrize("offsets", BAD_OFFSETS)
 def test_bad_offsets(stored: tuple[redis.Redis, bytes], verb: str, offsets: str) -> None:
-    """Offsets that cannot be right are refused before a bit is touched."""
+    """Malformed offsets are refused before a bit is touched."""
     client, head = stored
     assert client.getrange("seen", 8, 8) == bytes([HASHES])
     keys = [b"seen", CLAIM] if verb in ("claim", "commit") else [b"seen"]
@@ -93,7 +93,7 @@ def test_bad_offsets(stored: tuple[redis.Redis, bytes], verb: str, offsets: str)
 @pytest.mark.parametrize("verb", ["add", "remove", "contains", "claim", "commit"])
 @pytest.mark.parametrize("offsets", BAD_OFFSETS)
 def test_bad_counters(stored_counters: tuple[redis.Redis, bytes], verb: str, offsets: str) -> None:
-    """Numbers of counters that cannot be right are refused before one is touched."""
+    """Malformed numbers of counters are refused before one is touched."""
     client, head = stored_counters
     assert client.getrange("seen", 8, 10) == bytes([HASHES, 0, 4])
     keys = [b"seen", CLAIM] if verb in ("claim", "commit") else [b"seen"]
@@ -106,7 +106,7 @@ def test_bad_counters(stored_counters: tuple[redis.Redis, bytes], verb: str, off
 
 @pytest.mark.parametrize("layout", planning.NAMES)
 def test_only_counters_are_lowered(server: Server, layout: str) -> None:
-    """A filter of bits has nothing that could be removed, and nor has a bitmap."""
+    """Neither a filter of bits nor a bitmap lets items be removed."""
     with server.client() as client:
         BloomFilter(client, "seen", capacity=10_000, error_rate=1e-9, layout=layout).add("a")
         bitmap = b"bitmap" + bytes([1, 1, HASHES, 0, 4]) + bytes(5) + (32_768).to_bytes(8) + bytes(8)
@@ -117,7 +117,7 @@ def test_only_counters_are_lowered(server: Server, layout: str) -> None:
 def test_counters_are_no_bits(stored_counters: tuple[redis.Redis, bytes]) -> None:
     """A segment of bits is not or-ed into counters."""
     client, head = stored_counters
-    refused(client, "unite", [b"seen", b"{seen}:old", b"{seen}:new"], [head, 0, b"\xff"])
+    refused(client, "or_segment", [b"seen", b"{seen}:old", b"{seen}:new"], [head, 0, b"\xff"])
 
 
 def packed(*blocks: int) -> bytes:
@@ -145,7 +145,7 @@ BAD_BLOCKS = {
 @pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit"])
 @pytest.mark.parametrize("blocks", BAD_BLOCKS)
 def test_bad_blocks(stored_blocks: tuple[redis.Redis, bytes], verb: str, blocks: str) -> None:
-    """Blocks that cannot be right are refused before a bit is touched."""
+    """Malformed blocks are refused before a bit is touched."""
     client, head = stored_blocks
     assert client.getrange("seen", 7, 9) == bytes([2, 27, BLOCKS])
     keys = [b"seen", CLAIM] if verb in ("claim", "commit") else [b"seen"]
@@ -157,8 +157,8 @@ def test_bad_blocks(stored_blocks: tuple[redis.Redis, bytes], verb: str, blocks:
 
 
 @pytest.mark.parametrize("verb", ["add", "contains"])
-def test_a_header_with_blocks_of_none(server: Server, verb: str) -> None:
-    """A header that says blocked and no blocks an item, which no version wrote, is refused."""
+def test_a_header_without_blocks(server: Server, verb: str) -> None:
+    """A header of the blocked layout with no blocks per item, which no version wrote, is refused."""
     with server.client() as client:
         BloomFilter(client, "seen", capacity=10_000, error_rate=1e-9, layout="blocked").add("a")
         client.setrange("seen", 9, b"\0")
@@ -167,7 +167,7 @@ def test_a_header_with_blocks_of_none(server: Server, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["add", "contains"])
 def test_a_bitmap_has_no_blocks(server: Server, verb: str) -> None:
-    """A description of another system's bitmap stands for offsets, whatever layout it names."""
+    """The description of another system's bitmap means offsets, whatever layout it names."""
     with server.client() as client:
         client.setrange("seen", 4096, b"\0")
         description = b"bitmap" + bytes([1, 2, 9, 1]) + bytes(6) + (32_768).to_bytes(8) + bytes(8)
@@ -178,7 +178,7 @@ def test_a_bitmap_has_no_blocks(server: Server, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["add", "remove", "contains", "delete", "clear", "expire"])
 def test_bad_identities(stored: tuple[redis.Redis, bytes], verb: str) -> None:
-    """Whoever does not know the filter cannot touch it."""
+    """A call with another identity than the filter's changes nothing."""
     client, head = stored
     last = {"add": u32(*range(HASHES)), "contains": u32(*range(HASHES)), "expire": 1000}
     last["remove"] = last["add"]
@@ -226,7 +226,7 @@ BAD_CLAIMS: dict[str, tuple[str, list[bytes], list[Any]]] = {
 
 @pytest.mark.parametrize("kind", BAD_CLAIMS)
 def test_bad_claims(stored: tuple[redis.Redis, bytes], kind: str) -> None:
-    """Nothing is claimed or committed by a call that cannot be right."""
+    """A malformed call claims and commits nothing."""
     client, head = stored
     verb, keys, rest = BAD_CLAIMS[kind]
     refused(client, verb, [b"seen", *keys], [head, *rest])
@@ -234,7 +234,7 @@ def test_bad_claims(stored: tuple[redis.Redis, bytes], kind: str) -> None:
 
 
 def test_a_key_that_is_no_claim(stored: tuple[redis.Redis, bytes]) -> None:
-    """Another key in the place of a claim's, the filter itself for one, is busy and stays as it is."""
+    """A key that is not a claim, such as the filter itself, is busy and stays unchanged."""
     client, head = stored
     before = client.dump("seen")
     keys = [b"seen", b"seen"]
@@ -245,32 +245,32 @@ def test_a_key_that_is_no_claim(stored: tuple[redis.Redis, bytes]) -> None:
 
 @pytest.mark.parametrize("value", [b"", b"x", bytes(15), bytes(25), RANDOM.randbytes(64)])
 def test_bad_values_of_claims(stored: tuple[redis.Redis, bytes], value: bytes) -> None:
-    """What cannot be a claim's value neither drops nor extends one."""
+    """A malformed value neither drops nor extends a claim."""
     client, _ = stored
     refused(client, "release", [b"seen"], [value])
     refused(client, "extend", [b"seen"], [value, 1000])
 
 
 @pytest.mark.parametrize("verb", ["add", "remove"])
-@pytest.mark.parametrize("place", [[], ["x"], [b""], [-2], [5000]])
-def test_a_bad_place_in_an_earlier_call(
-    stored_counters: tuple[redis.Redis, bytes], verb: str, place: list[Any]
+@pytest.mark.parametrize("index", [[], ["x"], [b""], [-2], [5000]])
+def test_a_bad_index_in_an_earlier_call(
+    stored_counters: tuple[redis.Redis, bytes], verb: str, index: list[Any]
 ) -> None:
-    """A place that the earlier call does not have is refused."""
+    """An index that the earlier call does not have is refused."""
     client, head = stored_counters
     client.set(LANE, "1:101", px=60_000)
-    refused(client, verb, [b"seen", LANE + b"/1/0", LANE], [head, u32(*range(HASHES)), 1, 1, *place])
+    refused(client, verb, [b"seen", LANE + b"/1/0", LANE], [head, u32(*range(HASHES)), 1, 1, *index])
 
 
 @pytest.mark.parametrize("ttl", ["x", "", "1e400", "-1", "0"])
 def test_a_bad_time_to_live(stored: tuple[redis.Redis, bytes], ttl: str) -> None:
-    """A time that is none neither expires nor deletes the filter."""
+    """A malformed time neither expires nor deletes the filter."""
     client, head = stored
     refused(client, "expire", [b"seen"], [head, ttl])
 
 
 def bad_templates(head: bytes) -> dict[str, bytes]:
-    """Headers that no filter can have, made from one that is good."""
+    """Headers that no filter can have, made from a valid one."""
     good = head + bytes(8)
     return {
         "empty": b"",
@@ -289,7 +289,7 @@ KINDS = list(bad_templates(bytes(56)))
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bad_templates_for_reserve(stored: tuple[redis.Redis, bytes], kind: str) -> None:
-    """Nothing is created from what is no header."""
+    """Nothing is created from a malformed header."""
     client, head = stored
     refused(client, "reserve", [b"other"], [bad_templates(head)[kind], 0])
     assert not client.exists("other")
@@ -297,7 +297,7 @@ def test_bad_templates_for_reserve(stored: tuple[redis.Redis, bytes], kind: str)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bad_templates_for_clear(stored: tuple[redis.Redis, bytes], kind: str) -> None:
-    """A filter is not replaced by what is no header."""
+    """A filter is not replaced by one with a malformed header."""
     client, head = stored
     template = bad_templates(head[:40] + b"another!" + head[48:])[kind]
     refused(client, "clear", [b"seen"], [head, template])
@@ -305,7 +305,7 @@ def test_bad_templates_for_clear(stored: tuple[redis.Redis, bytes], kind: str) -
 
 @pytest.mark.parametrize("ttl", [[], ["x"], ["1e400"], [-5]])
 def test_a_bad_time_to_live_for_reserve(stored: tuple[redis.Redis, bytes], ttl: list[Any]) -> None:
-    """Nothing is created that should expire and cannot."""
+    """Nothing is created with a malformed time to live."""
     client, head = stored
     with pytest.raises(redis.ResponseError):
         client.eval(scripts.load("reserve").text, 1, b"other", head + bytes(8), *ttl)
@@ -316,8 +316,8 @@ Call = tuple[str, list[bytes], list[Any]]
 
 
 @pytest.fixture(params=["scaling", "rotating"])
-def stacked(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[redis.Redis, dict[str, Call]]]:
-    """A client whose server has a stack, and good calls of each script that takes one."""
+def layers(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[redis.Redis, dict[str, Call]]]:
+    """A client whose server has a filter of several layers, and valid calls of the scripts that take one."""
     with server.client() as client:
         f: Any = (
             ScalingBloomFilter(client, "seen", capacity=10, error_rate=1e-6)
@@ -326,11 +326,11 @@ def stacked(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[re
         )
         f.add_many(range(25))
         opened = f._operations._stored.handle
-        root = f._operations._stored.record
+        record = f._operations._stored.record
         item, extra, first = opened.layout.pack_one(b"x"), list(opened.extra), [opened.identity]
-        following = root.following()
+        following = record.following()
         header = following.layer(following.newest).pack()
-        layers = [opened.key, *extra[1:]]
+        keys = [opened.key, *extra[1:]]
         yield (
             client,
             {
@@ -340,10 +340,10 @@ def stacked(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[re
                 "commit": ("commit", [opened.key, CLAIM, *extra], [*first, item, OWNER]),
                 "delete": ("delete", [opened.key, *extra], first),
                 "expire": ("expire", [opened.key, *extra], [*first, 1000]),
-                "push": (
-                    "push",
-                    [b"seen", b"{seen}:layer:9", *layers],
-                    [root.pack(), following.template(), header, 0],
+                "add_layer": (
+                    "add_layer",
+                    [b"seen", b"{seen}:layer:9", *keys],
+                    [record.pack(), following.template(), header, 0],
                 ),
             },
         )
@@ -354,7 +354,7 @@ def all_of_it(client: redis.Redis) -> dict[bytes, bytes | None]:
 
 
 def mutants(call: Call) -> Iterator[Call]:
-    """Make calls that cannot be right of one that is."""
+    """Make malformed calls of a valid one."""
     verb, keys, values = call
     known, rest = values[0], values[1:]
     checked = 16 + int.from_bytes(known[8:16]) if verb in ("delete", "expire") else len(known)
@@ -365,7 +365,7 @@ def mutants(call: Call) -> Iterator[Call]:
     yield verb, keys, [known + b"\0", *rest]
     for count in range(len(keys)):
         yield verb, keys[:count], values
-    if verb not in ("delete", "expire", "push"):
+    if verb not in ("delete", "expire", "add_layer"):
         yield verb, [*keys[:-2], keys[-1], keys[-2]], values
         packed_item = rest[0]
         for wrong in (
@@ -376,18 +376,16 @@ def mutants(call: Call) -> Iterator[Call]:
             packed_item * 2000,
         ):
             yield verb, keys, [known, wrong, *rest[1:]]
-    if verb == "push":
+    if verb == "add_layer":
         for at in range(1, 3):
             yield verb, keys, [known, *(b"x" if i == at else value for i, value in enumerate(values) if i)]
         yield verb, keys, [*values[:3], "soon"]
 
 
-@pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit", "delete", "expire", "push"])
-def test_calls_on_a_stack_that_cannot_be_right(
-    stacked: tuple[redis.Redis, dict[str, Call]], verb: str
-) -> None:
-    """Each is refused, or told what is there, and nothing is changed."""
-    client, calls = stacked
+@pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit", "delete", "expire", "add_layer"])
+def test_malformed_calls_on_layers(layers: tuple[redis.Redis, dict[str, Call]], verb: str) -> None:
+    """Each is refused, or replied the unchanged layer record, and nothing is changed."""
+    client, calls = layers
     before = all_of_it(client)
     for mutant, keys, values in mutants(calls[verb]):
         text = scripts.load(mutant, layered=True).text
@@ -395,7 +393,7 @@ def test_calls_on_a_stack_that_cannot_be_right(
             reply = client.eval(text, len(keys), *keys, *values)
         except redis.ResponseError:
             reply = None
-        assert reply is None or verb == "push", (mutant, keys, values)
+        assert reply is None or verb == "add_layer", (mutant, keys, values)
         assert all_of_it(client) == before
     _, keys, values = calls[verb]
     assert client.eval(scripts.load(verb, layered=True).text, len(keys), *keys, *values) is not None

@@ -1,11 +1,13 @@
-"""The Lua files: documented as they are, and found however the package is installed."""
+"""The Lua files: documented as they are, assembled, minified, and found however the package is installed."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import sys
 import sysconfig
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,63 +15,152 @@ import pytest
 from bloomredis.protocol import scripts
 
 ROOT = Path(__file__).parents[2]
+FILES = {path.stem: path for path in (ROOT / "lua").glob("*/*.lua")}
+PARTS = {name: path.read_text() for name, path in FILES.items() if path.parent.name == "include"}
+PIECES = set(re.findall(r"-- paste: (\w+)", "".join(path.read_text() for path in FILES.values())))
 VERBS = sorted(scripts.verbs())
 
 
+def defined(text: str) -> list[str]:
+    """The constants and functions that a text defines outside of functions, as often as it does."""
+    lines = re.findall(r"^local (?:function )?(\w+(?:, \w+)*)", text, re.MULTILINE)
+    return [name for line in lines for name in line.split(", ")]
+
+
+SHARED = {part: set(defined(PARTS[part])) for part in set(PARTS) - PIECES}
+
+
+def included(text: str) -> set[str]:
+    """The names on the include lines of a file."""
+    lines = re.findall(r"^-- include: (.+)", text, re.MULTILINE)
+    return {name for line in lines for name in line.split(" or ")}
+
+
+def needed(text: str) -> set[str]:
+    """The includes of a file, and theirs."""
+    return included(text).union(*(needed(PARTS[name]) for name in included(text)))
+
+
+def code(text: str) -> str:
+    """A text without comments and strings, its pieces in their places."""
+    pasted = re.sub(r" *-- paste: (\w+)", lambda piece: PARTS[piece[1]], text)
+    return re.sub(r"--.*|'[^']*'", "", pasted if pasted == text else code(pasted))
+
+
+def uses(text: str) -> set[str]:
+    """The constants of a text, and the functions that it calls."""
+    return set(re.findall(r"(?<![\w.:])(?:[A-Z][A-Z_]+\b|\w+(?=\())", text))
+
+
 def test_the_verbs() -> None:
-    """Every script of the directory is found."""
-    assert {path.stem for path in (ROOT / "lua").glob("*.lua")} == set(VERBS)
+    """Every script of the folders is found by its verb, and no name is used twice."""
+    assert set(FILES) - set(PARTS) == set(VERBS)
+    assert len(FILES) == len(list((ROOT / "lua").glob("**/*.lua")))
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_documented_slots_are_those_read(verb: str) -> None:
     """The header comment of a script names every KEYS and ARGV slot that its body reads, and no other."""
-    lines = (ROOT / "lua" / f"{verb}.lua").read_text().splitlines()
+    lines = FILES[verb].read_text().splitlines()
     slot = re.compile(r"(?:KEYS|ARGV)\[[^\]]+\]")
     comments = {found for line in lines if line.startswith("--") for found in slot.findall(line)}
     body = "\n".join(line for line in lines if not line.startswith("--"))
-    code = set(slot.findall(body)) | ({"KEYS[1]"} if re.search(r"\bKEYS\b(?!\[)", body) else set())
-    assert comments == code
+    read = set(slot.findall(body)) | ({"KEYS[1]"} if re.search(r"\bKEYS\b(?!\[)", body) else set())
+    assert comments == read
     assert any(line.startswith("-- Reply: ") for line in lines)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "lua" / "include").glob("*.lua")), ids=lambda p: p.stem)
-def test_includes_touch_no_slots(path: Path) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_includes_touch_no_slots(part: str) -> None:
     """Only the verbs read KEYS and ARGV."""
-    assert not re.search(r"\b(KEYS|ARGV)\b", path.read_text())
+    assert not re.search(r"\b(KEYS|ARGV)\b", PARTS[part])
+
+
+def test_pieces_include_nothing() -> None:
+    """What is pasted into the middle of a function brings no definitions along, and is included nowhere."""
+    assert not any(included(PARTS[piece]) for piece in PIECES)
+    assert not PIECES & set().union(*(included(path.read_text()) for path in FILES.values()))
+
+
+def test_includes_depend_on_each_other_in_one_direction() -> None:
+    """No include needs itself, directly or by way of others."""
+    assert list(TopologicalSorter({name: included(text) for name, text in PARTS.items()}).static_order())
+
+
+@pytest.mark.parametrize("name", sorted(set(FILES) - PIECES))
+def test_a_file_includes_what_it_uses(name: str) -> None:
+    """Every constant and function that comes from an include is defined by one that the file asks for."""
+    text = FILES[name].read_text()
+    own = set(defined(code(text))).union(*(SHARED[need] for need in needed(text)))
+    assert not (uses(code(text)) & set().union(*SHARED.values())) - own
+
+
+@pytest.mark.parametrize("layered", [False, True])
+@pytest.mark.parametrize("verb", VERBS)
+def test_names_are_defined_once_before_they_are_used(verb: str, *, layered: bool) -> None:
+    """An include stands in a script once, behind what it needs: an unknown name would be nil."""
+    text = code(scripts.assemble(verb, layered=layered))
+    for name in uses(text) & set().union(*SHARED.values()):
+        assert defined(text).count(name) == 1
+        definition = re.search(rf"^local .*?\b{name}\b", text, re.MULTILINE)
+        assert definition
+        assert name not in uses(text[: definition.start()])
 
 
 @pytest.mark.parametrize("layered", [False, True])
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_globals(verb: str, *, layered: bool) -> None:
     """Everything is local: a script that assigns a global breaks the later ones on some servers."""
-    for line in scripts.load(verb, layered=layered).text.splitlines():
+    for line in scripts.assemble(verb, layered=layered).splitlines():
         assert not re.match(r"(?!local |for )(function|[A-Za-z_][\w, ]*=[^=])", line)
 
 
 @pytest.mark.parametrize("layered", [False, True])
 @pytest.mark.parametrize("verb", VERBS)
-def test_constants_are_defined_before_they_are_used(verb: str, *, layered: bool) -> None:
-    """A script includes what it needs: an unknown name would be nil until it is met."""
-    code = re.sub(r"--.*|'[^']*'", "", scripts.load(verb, layered=layered).text)
-    for name in set(re.findall(r"(?<![\w.])[A-Z][A-Z_]+\b", code)) - {"KEYS", "ARGV"}:
-        assert re.search(rf".*\b{name}\b", code)[0].startswith("local ")  # type: ignore[index]  # it was found
+def test_the_server_gets_code_alone(verb: str, *, layered: bool) -> None:
+    """No line is blank, a comment or indented, and the SHA-1 is that of this text."""
+    script = scripts.load(verb, layered=layered)
+    for line in script.text.splitlines():
+        assert line == line.lstrip() != ""
+        assert "--" not in line
+    assert script.text == scripts.minified(scripts.assemble(verb, layered=layered))
+    assert script.sha == hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_include_is_resolved(verb: str) -> None:
-    """What a script needs is in it, once."""
-    for layered in (False, True):
-        text = scripts.load(verb, layered=layered).text
-        assert "include:" not in text
-        functions = re.findall(r"^local function (\w+)", text, re.MULTILINE)
-        assert len(functions) == len(set(functions))
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("-- a\n\n  local x = 1  -- b\n\n\n\treturn x", "local x = 1\nreturn x\n"),
+        ("return '-- no comment'  -- it's one", "return '-- no comment'\n"),
+        (r"""return '\'--', "\"--", "\\" -- c""", r"""return '\'--', "\"--", "\\" """.rstrip() + "\n"),
+        ("return [[ -- a\n\n  b ]]  -- c", "return [[ -- a\n\n  b ]]\n"),
+        ("return [==[ ]]\n  -- ]==], a[b[1]]", "return [==[ ]]\n  -- ]==], a[b[1]]\n"),
+        ("--[ a comment\nreturn 1 --[=a comment", "return 1\n"),
+    ],
+)
+def test_strings_survive(text: str, short: str) -> None:
+    """Comments, indentation and blank lines go, except in strings."""
+    assert scripts.minified(text) == short
+
+
+@pytest.mark.parametrize("text", ["--[[ a\nb ]]", "x = 1 --[==[ a ]==]", "return 'a", 'return "a\n"'])
+def test_text_that_cannot_be_shortened(text: str) -> None:
+    """A long comment or an unfinished string is refused."""
+    with pytest.raises(ValueError, match="a long comment or an unfinished string"):
+        scripts.minified(text)
 
 
 def test_only_filters_in_layers_pay_for_layers() -> None:
     """The script for others has no code for layers."""
     assert "slices_of" in scripts.load("add", layered=True).text
     assert "slices_of" not in scripts.load("add").text
+
+
+def test_an_unknown_verb() -> None:
+    """It is an error that names the verb; includes are no verbs."""
+    for verb in ("subtract", "items"):
+        with pytest.raises(FileNotFoundError, match=verb):
+            scripts.load(verb)
 
 
 INSTALL = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]

@@ -1,4 +1,4 @@
-"""`bloomredis demo`: workers race over one stream of clicks, and each click is processed once."""
+"""`bloomredis demo`: workers race over one stream of clicks; each click is processed once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def demo(
     events: Annotated[int, typer.Option(min=1, help="Length of the stream.")] = 200_000,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that race.")] = 4,
     error_rate: Annotated[float, typer.Option(help="The filter's false-positive rate.")] = 0.001,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, another stream.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the stream.")] = 1,
 ) -> None:
-    """Let worker processes race over a stream of clicks with redeliveries, and count who processed what."""
+    """Let worker processes race over a stream of clicks with redeliveries; count the clicks processed."""
     if scheme(url) == "memory":
-        raise ValueError("memory:// lives in one process and the demo starts several; try embedded://")
+        raise ValueError("memory:// is inside one process and the demo starts several; try embedded://")
     with Stop().waiting():
         client = connect(url)
         race = Race(
@@ -46,7 +46,7 @@ def demo(
 
 
 def _held(client: Any, race: Race) -> Result:
-    """Run the race on a filter that exists for just that time."""
+    """Run the race on a filter that is deleted after it."""
     seen = race.filter(client)
     try:
         seen.reserve()
@@ -56,7 +56,7 @@ def _held(client: Any, race: Race) -> Result:
 
 
 def _shared(url: str, client: Any) -> str:
-    """Return a URL under which other processes find the same server."""
+    """Return a URL of the same server for other processes."""
     if scheme(url) != "embedded":
         return url
     return f"unix://{quote(client.connection_pool.connection_kwargs['path'])}"
@@ -70,7 +70,7 @@ def _server(client: Any) -> str:
 
 
 def _table(race: Race, result: Result) -> str:
-    from rich.console import Console  # noqa: PLC0415 - only once there is something to print
+    from rich.console import Console  # noqa: PLC0415 - imported after the race
     from rich.table import Table  # noqa: PLC0415
 
     missed = f"{result.missed / race.capacity:.3%} of all clicks; error rate when full: {race.error_rate:.3%}"

@@ -1,6 +1,6 @@
-"""Does exactly one worker get each click?  A race of processes over one stream and one filter.
+"""A race of processes over one stream and one filter, in which one worker must get each click.
 
-The processes are started afresh ("spawn"), so that nothing is shared but the server.
+The processes are spawned, so that they share only the server.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from bloomredis.cli.server import connect
 Clicks = NDArray[np.int64]
 
 FIRST_SHARE = 0.7  # of the events; the others are redeliveries
-AT_ONCE_SHARE = 0.3  # of the redeliveries: another worker holds the same click at the same moment
-LONGEST_GAP = 100_000  # clicks between a delivery and its repeat; short gaps are as common as long ones
+AT_ONCE_SHARE = 0.3  # of the redeliveries: another worker has the same click at the same time
+LONGEST_GAP = 100_000  # clicks between a delivery and its redelivery; log-uniform
 BATCH = 100
 
 
@@ -35,7 +35,7 @@ class RaceError(BloomError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """What every worker needs to know."""
+    """The parameters of a race, for every worker."""
 
     url: str
     name: str
@@ -46,7 +46,7 @@ class Race:
     seed: int
 
     def filter(self, client: Any) -> BloomFilter:
-        """Return the filter that all share; it leaves no receipts behind, since nothing is sent twice."""
+        """Return the shared filter; without receipts, since no call is sent twice."""
         return BloomFilter(
             client, self.name, capacity=self.capacity, error_rate=self.error_rate, retry_safe=False
         )
@@ -54,7 +54,7 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Clicks by how many workers processed them, and the time from the start to the last answer."""
+    """Numbers of clicks by the workers that processed them, and the duration of the race."""
 
     once: int
     twice: int
@@ -63,7 +63,7 @@ class Result:
 
 
 def stream(events: int, seed: int) -> Clicks:
-    """Return the click that each event delivers: 0, 1, 2, ... in order, with redeliveries of earlier ones."""
+    """Return the click of each event: 0, 1, 2, ... in order, with redeliveries of earlier ones between."""
     random = np.random.default_rng(seed)
     first = random.random(events) < FIRST_SHARE
     first[:1] = True
@@ -74,7 +74,7 @@ def stream(events: int, seed: int) -> Clicks:
 
 
 def run(race: Race) -> Result:
-    """Let the workers race, and count; raise `RaceError` if one of them does not answer."""
+    """Let the workers race, and count the clicks.  Raises `RaceError` if a worker does not answer."""
     with _workers(race) as connections:
         for connection in connections:
             _receive(connection)
@@ -89,7 +89,7 @@ def run(race: Race) -> Result:
 
 @contextmanager
 def _workers(race: Race) -> Iterator[list[Connection]]:
-    """Start the workers; end them whatever happens."""
+    """Start the workers; kill them at the end of the block."""
     context = multiprocessing.get_context("spawn")
     pipes = [context.Pipe() for _ in range(race.workers)]
     processes = [
@@ -109,7 +109,7 @@ def _workers(race: Race) -> Iterator[list[Connection]]:
 
 
 def _start(process: multiprocessing.process.BaseProcess) -> None:
-    """Start a process that leaves Ctrl-C to this one, which ends it."""
+    """Start a process that ignores Ctrl-C; this one handles it and kills the other."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process.start()
@@ -128,7 +128,7 @@ def _receive(connection: Connection) -> Clicks:
 
 
 def work(connection: Connection, race: Race, index: int) -> None:
-    """Say when ready, wait for the start, and answer with the clicks that were new to this worker."""
+    """Report when ready, wait for the start, and send the clicks that were new for this worker."""
     try:
         seen = race.filter(connect(race.url))
         seen.reserve()

@@ -1,4 +1,4 @@
-"""What about a server would bite a Bloom filter?  Facts in, findings out, the worst first."""
+"""All checks of a server: facts in, findings out, the worst first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHECKS: Final[tuple[Callable[[Facts], Findings], ...]] = (
     serving.latency,
     serving.unchecked,
 )
-"""Every check; those of equal severity are reported in this order."""
+"""All checks, in the order of their findings of equal severity."""
 
 
 def checkup(facts: Facts) -> list[Finding]:

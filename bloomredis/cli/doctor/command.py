@@ -1,4 +1,4 @@
-"""`bloomredis doctor`: what about a server would bite a Bloom filter."""
+"""`bloomredis doctor`: risks for Bloom filters on a server."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ FOUND = 1
 def doctor(
     *,
     url: Url,
-    name: Annotated[str | None, typer.Option(help="A filter to look at as well.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="A filter to check too.", show_default=False)] = None,
     capacity: Annotated[
-        int | None, typer.Option(help="Items of a filter that is planned.", show_default=False)
+        int | None, typer.Option(help="Capacity of a planned filter.", show_default=False)
     ] = None,
     error_rate: Annotated[float | None, typer.Option(help="Its error rate.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Look for what would bite a filter on this server, and print it, worst first; nothing is changed.
+    """Print the risks for a filter on this server, worst first; nothing is changed.
 
-    critical: data gets lost or calls are refused, now or when memory runs short.
+    critical: data is lost or calls are refused, now or when memory runs short.
 
-    warning: a crash, a failover or further growth does so.
+    warning: the same after a crash, a failover or further growth.
 
     note: worth knowing.
 
-    unchecked: the server did not tell.
+    unchecked: the server did not say.
 
-    Exit status: 0 nothing critical, 1 something critical, 2 bad usage, 3 no server, or it refuses to let
-    the command in.
+    Exit status: 0 nothing critical, 1 something critical, 2 wrong usage, 3 no server, or it refuses the
+    connection.
     """
     planned = planning.template(capacity, error_rate, None)
     if name is not None:
@@ -79,7 +79,7 @@ def _object(facts: Facts, url: str, found: Sequence[Finding]) -> dict[str, Any]:
 def _text(facts: Facts, url: str, found: Sequence[Finding]) -> str:
     head = f"{_server(facts)} at {redacted(url)}; a round trip takes {facts.round_trip * 1000:.2f} ms\n"
     if not found:
-        return head + "nothing found that would bite a filter\n"
+        return head + "no risk for a filter found\n"
     return head + "".join(
         f"{_word(finding):<9}  {finding.seen}\n           {finding.why}\n           -> {finding.way_out}\n"
         for finding in found

@@ -1,7 +1,7 @@
-"""What is there to know about a server?  Asked without changing anything.
+"""Facts about a server, read without changing anything.
 
-Sent are PING, INFO, CONFIG GET, what `rights` sends, EVAL and EVALSHA of a script that returns a constant,
-and the library's own description of a filter.  What the server refuses to tell is noted, never an error.
+The commands are PING, INFO, CONFIG GET, those of `rights`, EVAL and EVALSHA of a script that returns a
+constant, and the library's own description of a filter.  A refused command is noted, never an error.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _PINGS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What was found out; what is missing in `info` and `config` is not known."""
+    """Facts about a server; values that are missing in `info` and `config` are not known."""
 
     info: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
     unchecked: Mapping[str, str] = field(default_factory=dict)
-    """Commands that would have told more, with the server's refusal."""
+    """Commands that were refused, with the server's errors."""
 
     round_trip: float = 0.0  # seconds
     lua_error: str | None = None  # of EVAL and EVALSHA
@@ -49,23 +49,23 @@ class Facts:
     rights: Rights = field(default_factory=Rights)
     name: str | None = None
     stored: Description | BloomError | None = None
-    """The filter that the name stands for, or why there is none to look at."""
+    """The filter with the name, or the error of reading it."""
 
     planned: Header | None = None
 
 
 def gather(client: Any, name: str | None, planned: Header | None) -> Facts:
-    """Ask a server; `name` is a filter's, `planned` what will be created if it is missing.
+    """Return the facts about a server, the filter `name` and the filter `planned` under that name.
 
-    :raises redis.ConnectionError: there is no server, or it lets nobody in with this password.
+    :raises redis.ConnectionError: there is no server, or it refuses the user or the password.
     """
     unchecked: dict[str, str] = {}
 
-    def ask(what: str, call: Callable[[], Any], otherwise: Any) -> Any:
+    def ask(command: str, call: Callable[[], Any], otherwise: Any) -> Any:
         try:
             return call()
         except ResponseError as error:
-            unchecked.setdefault(what, one_line(error))
+            unchecked.setdefault(command, one_line(error))
             return otherwise
 
     lua_error, has_struct = _lua(client)
@@ -87,7 +87,7 @@ def gather(client: Any, name: str | None, planned: Header | None) -> Facts:
 
 
 def _round_trip(client: Any) -> float:
-    """Return the median time of a PING; one that is refused takes as long."""
+    """Return the median time of a PING; a refused one takes as long."""
     times = []
     for _ in range(_PINGS):
         started = time.perf_counter()
@@ -101,7 +101,7 @@ def _round_trip(client: Any) -> float:
 
 
 def _lua(client: Any) -> tuple[str | None, bool]:
-    """Return what the server says against scripts, and whether they have the library `struct`."""
+    """Return the server's refusal of scripts, if any, and True if they have the library `struct`."""
     sha = sha1(_HARMLESS.encode(), usedforsecurity=False).hexdigest()
     for command, script in (("EVAL", _HARMLESS), ("EVALSHA", sha)):
         try:

@@ -1,4 +1,4 @@
-"""What a check reports: something seen on a server, why it bites, and the way out."""
+"""Findings of checks: an observation, its consequence and the way out."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from enum import IntEnum
 
 
 class Severity(IntEnum):
-    """How much a finding matters; the worst is the largest."""
+    """Severity of a finding; the worst is the largest."""
 
     UNCHECKED = 0
-    """The server did not say, so there may be something or nothing."""
+    """The server did not say, so there may be a risk or none."""
 
     NOTE = 1
-    """Nothing is wrong; somebody who relies on more than is promised wants to know."""
+    """Nothing is wrong, but relying on more than is promised would be."""
 
     WARNING = 2
-    """A crash, a failover or further growth loses data or has calls refused."""
+    """After a crash, a failover or further growth, data is lost or calls are refused."""
 
     CRITICAL = 3
-    """In normal operation data gets lost or calls are refused, now or whenever memory runs short."""
+    """In normal operation data is lost or calls are refused, now or when memory runs short."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing seen; each text is a sentence without its full stop."""
+    """One observation; each text is a sentence without its full stop."""
 
     severity: Severity
     seen: str

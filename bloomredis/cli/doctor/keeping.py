@@ -1,4 +1,4 @@
-"""Will the server keep what a filter stores?  Each check takes facts and yields findings, without I/O."""
+"""Checks of memory and persistence; each takes facts and yields findings, without I/O."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from bloomredis.cli.doctor.facts import Facts
 from bloomredis.cli.doctor.findings import Finding, Findings, Severity
 from bloomredis.stored.base import Description
 
-LITTLE_SHARE: Final = 0.1  # of maxmemory; less than this is soon used up
+LITTLE_SHARE: Final = 0.1  # of maxmemory; less than this is used up soon
 
 
 def eviction(facts: Facts) -> Findings:
-    """Whether the server drops keys, the filter or what lies beside it, when memory runs short."""
+    """Check that the server does not evict filters or their auxiliary keys when memory runs short."""
     policy = str(facts.info.get("maxmemory_policy", ""))
     expires = isinstance(facts.stored, Description) and facts.stored.ttl is not None
     seen = f"maxmemory-policy is {policy}"
     if not facts.info.get("maxmemory"):
-        seen += "; it takes effect with a maxmemory, which is not set"
-    way_out = "CONFIG SET maxmemory-policy noeviction; give filters a server apart from caches"
+        seen += "; it has no effect while maxmemory is not set"
+    way_out = "CONFIG SET maxmemory-policy noeviction; keep filters and caches on different servers"
     if policy.startswith("allkeys"):
-        why = "the server may drop the filter whenever memory runs short; all that was added is forgotten"
+        why = "the server may evict the filter whenever memory runs short; all its items are lost"
         yield Finding(Severity.CRITICAL, seen, why, way_out)
     elif policy.startswith("volatile") and expires:
-        why = f"when memory runs short the server may drop {facts.name!r}, which has a ttl"
+        why = f"when memory runs short the server may evict {facts.name!r}, which has a ttl"
         yield Finding(Severity.CRITICAL, seen, why, way_out)
     elif policy.startswith("volatile"):
         why = (
-            "when memory runs short the server drops keys that expire: filters with a ttl; claims, so "
-            "that two workers hold an item; receipts, so that a call sent again is told 'already there'"
+            "when memory runs short the server evicts keys with a ttl: filters; claims, so that two workers "
+            "hold an item; receipts, so that a call sent again reports its items as present"
         )
         yield Finding(Severity.WARNING, seen, why, way_out)
 
 
 def memory(facts: Facts) -> Findings:
-    """Whether there is room for the filter, and for what comes on top.
+    """Check that there is memory for the planned filter and for calls.
 
-    What is stored is counted already; `clear()` frees it before it takes the same again.
+    A stored filter is part of the used memory; `clear()` frees it before it allocates the same again.
     """
     size = 0 if facts.planned is None or isinstance(facts.stored, Description) else facts.planned.size_bytes
     needed = allocated(size, str(facts.info.get("mem_allocator", "")))
-    purpose = f"the new filter takes {needed:,}" if size else "every call needs a little"
+    purpose = f"the new filter takes {needed:,}" if size else "every call takes a little"
     used = facts.info.get("used_memory", 0)
     way_out = "raise maxmemory, free memory, or plan a smaller filter (bloomredis plan)"
     if limit := facts.info.get("maxmemory", 0):
@@ -49,67 +49,67 @@ def memory(facts: Facts) -> Findings:
         why = "above maxmemory " + (
             "each add is refused (OOM), though a new filter is still created and reads go on"
             if facts.info.get("maxmemory_policy") == "noeviction"
-            else "the server drops keys to make room, and refuses each add (OOM) when there are none to drop"
+            else "the server evicts keys to make room, and refuses each add (OOM) if it has none to evict"
         )
         if free <= needed:
             yield Finding(Severity.CRITICAL, seen, why, way_out)
         elif free - needed < LITTLE_SHARE * limit:
             yield Finding(Severity.WARNING, seen, why, way_out)
     elif size and needed + used > (machine := facts.info.get("total_system_memory", needed + used)):
-        seen = f"the machine has {machine:,} bytes, of which the server uses {used:,}; {purpose}"
-        yield Finding(Severity.CRITICAL, seen, "the system kills a server that outgrows it", way_out)
+        seen = f"the machine has {machine:,} bytes and the server uses {used:,} of them; {purpose}"
+        yield Finding(Severity.CRITICAL, seen, "the system kills a server that needs more", way_out)
     longest = int(facts.config.get("proto-max-bulk-len", size))
     if size > longest:
         seen = f"proto-max-bulk-len is {longest:,} bytes; {purpose}"
-        why = "the server refuses to make a longer string"
+        why = "the server refuses to create a longer string"
         yield Finding(Severity.CRITICAL, seen, why, f"CONFIG SET proto-max-bulk-len {size}")
 
 
 def allocated(size: int, allocator: str) -> int:
-    """Return the bytes that a server takes for a long string: jemalloc has four sizes in each doubling."""
+    """Return the bytes that a server allocates for a string; jemalloc has four sizes in each doubling."""
     if not allocator.startswith("jemalloc") or size < 16384:
         return size
     step = 1 << ((size - 1).bit_length() - 3)
     return -(-size // step) * step
 
 
-_LASTING: Final = "CONFIG SET appendonly yes; with appendfsync always no answered call is lost"
+_DURABLE: Final = "CONFIG SET appendonly yes; with appendfsync always no confirmed call is lost"
 _PERSISTENCE: Final = {
     "none": (
         Severity.WARNING,
         "no append-only file and no snapshots",
-        "a restart of the server forgets every filter",
-        _LASTING,
+        "a restart of the server loses every filter",
+        _DURABLE,
     ),
     "snapshots": (
         Severity.WARNING,
         "snapshots only (save {save}), and {changes} changes since the last one",
-        "a crash of the server forgets what was added since the last snapshot: those items are new again",
-        _LASTING,
+        "a crash of the server loses the items added since the last snapshot: they are new again",
+        _DURABLE,
     ),
     "not known": (
         Severity.WARNING,
-        "no append-only file; whether there are snapshots could not be read",
-        "a crash of the server forgets what was added since the last snapshot, if there is one",
-        _LASTING,
+        "no append-only file; the settings of snapshots could not be read",
+        "a crash of the server loses the items added since the last snapshot, if there is one",
+        _DURABLE,
     ),
     "no": (
         Severity.WARNING,
         "an append-only file with appendfsync no",
-        "a crash of the machine forgets what its system had not yet written, up to half a minute",
+        "a crash of the machine loses the items that were not yet on disk, up to half a minute",
         "CONFIG SET appendfsync everysec, or always",
     ),
     "everysec": (
         Severity.NOTE,
         "an append-only file with appendfsync everysec",
-        "a crash of the machine forgets what was added in the last one or two seconds: it is new again",
-        "CONFIG SET appendfsync always, which costs each write a wait for the disk",
+        "a crash of the machine loses the items of the last one or two seconds: they are new again",
+        "CONFIG SET appendfsync always, so that each write waits for the disk",
     ),
 }
 
 
 def persistence(facts: Facts) -> Findings:
-    """What a crash or a restart of the server loses."""
+    """Check the data loss of a crash or a restart of the server."""
     if "aof_enabled" not in facts.info:
         return
     save = facts.config.get("save")
@@ -124,7 +124,7 @@ def persistence(facts: Facts) -> Findings:
 
 
 def saving(facts: Facts) -> Findings:
-    """Whether the server fails to save, and so refuses writes."""
+    """Check that the server does not refuse writes because it fails to save."""
     stops = facts.config.get("save") and facts.config.get("stop-writes-on-bgsave-error", "yes") == "yes"
     for status, refuses in (
         ("rdb_last_bgsave_status", stops),

@@ -1,8 +1,8 @@
--- Say which commands the server lets this user run, by running each.
+-- Try commands as this user, by running each.
 --
--- KEYS[1]  the filter, put where a command says FILTER
--- KEYS[2]  a key beside it, put where a command says BESIDE
--- ARGV[i]  command i, its words separated by blanks; one that changes nothing in any state of the keys
+-- KEYS[1]  the filter, in place of the word FILTER
+-- KEYS[2]  an auxiliary key of it, in place of the word BESIDE
+-- ARGV[i]  command i, its words separated by blanks; it must not change any state of the keys
 --
 -- Reply: the error of each command, or an empty string
 

@@ -1,8 +1,8 @@
-"""What this user may not do of what a filter needs.
+"""The rights of the user, compared with the commands and keys that a filter needs.
 
-ACL DRYRUN tells without running anything.  Where it is missing (before 7.0) or itself forbidden, a
-script runs each command in a way that changes nothing: it only reads, or its arguments are wrong in
-a way that is noticed after the permission and before the key.
+ACL DRYRUN checks them without running anything.  If it is missing (before 7.0) or forbidden, a script runs
+each command so that nothing changes: it only reads, or its arguments are wrong in a way that the server
+reports after the check of permissions and before it looks at the key.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
-from bloomredis.protocol.keys import beside
+from bloomredis.protocol.keys import auxiliary_prefix
 
 NEEDED: Final = {
-    # EVAL and EVALSHA, which cannot be run in a script, are tried by themselves.
+    # EVAL and EVALSHA cannot be run in a script; `facts` tries them.
     "getrange": "FILTER 0 0",
     "setrange": "FILTER -1 x",
     "setbit": "FILTER -1 1",
@@ -42,8 +42,8 @@ NEEDED: Final = {
 
 _ANYWHERE: Final = "bloomredis:doctor"
 _DENIED: Final = {
-    # What servers from 6.2 on say, through ACL DRYRUN and inside a script; keys first, as a key may be
-    # named like anything.
+    # The texts of servers from 6.2 on, of ACL DRYRUN and inside a script; those about keys first, since
+    # any text may be part of a key.
     "keys": ("permissions to access ", "can't access "),
     "command": ("permissions to run ", "can't run ", "nknown ", " not found"),
 }
@@ -51,34 +51,34 @@ _DENIED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a user may not do, and what could not be tried."""
+    """Commands and keys that are denied to a user, and commands that could not be tried."""
 
     user: str | None = None
     commands: Sequence[str] = ()
-    """Forbidden, renamed or disabled."""
+    """Commands that are forbidden, renamed or disabled."""
 
     keys: str | None = None
-    """What the server says if the user may not use the filter's keys."""
+    """The server's text if the user may not use the filter's keys."""
 
     unchecked: Mapping[str, str] = field(default_factory=dict)
-    """Commands that could not be tried, and why."""
+    """Commands that could not be tried, with the reason."""
 
 
 def rights(client: Any, name: str | None) -> Rights:
-    """Try every command on the keys of a filter; without a name, keys are no matter."""
+    """Try every command on the keys of a filter; without a name, keys are not checked."""
     key = (name or _ANYWHERE).encode()
-    keys = [key, beside(key) + b"doctor:" + secrets.token_hex(8).encode()]
+    keys = [key, auxiliary_prefix(key) + b"doctor:" + secrets.token_hex(8).encode()]
     user = _user(client)
     answers = (_dry(client, user, keys) if user else None) or _tried(client, keys)
     if isinstance(answers, str):
         about_keys = name is not None and _denied(answers) == "keys"
         return Rights(user, (), answers if about_keys else None, dict.fromkeys(NEEDED, answers))
-    told = dict(zip(NEEDED, answers, strict=True))
+    answered = dict(zip(NEEDED, answers, strict=True))
     return Rights(
         user,
-        [command for command, answer in told.items() if _denied(answer) == "command"],
+        [command for command, answer in answered.items() if _denied(answer) == "command"],
         next((answer for answer in answers if name is not None and _denied(answer) == "keys"), None),
-        {command: answer for command, answer in told.items() if "not allowed from script" in answer},
+        {command: answer for command, answer in answered.items() if "not allowed from script" in answer},
     )
 
 
@@ -90,19 +90,19 @@ def _user(client: Any) -> str | None:
 
 
 def _dry(client: Any, user: str, keys: Sequence[bytes]) -> list[str] | None:
-    """Return the answer to each command, None if the server does not tell."""
+    """Return ACL DRYRUN's answer to each command, None if the server has none."""
     pipe = client.pipeline(transaction=False)
     for command, arguments in NEEDED.items():
         pipe.execute_command("ACL DRYRUN", user, command, *_filled(arguments, keys))
     answers = pipe.execute(raise_on_error=False)
-    # What is denied is told as a text.  An error is about a command that was renamed, or about ACL itself.
+    # A denial is a text; an error concerns a renamed command, or ACL itself.
     if isinstance(answers[0], ResponseError) and " not found" not in str(answers[0]):
         return None
     return [_text(answer) for answer in answers]
 
 
 def _tried(client: Any, keys: Sequence[bytes]) -> list[str] | str:
-    """Return the answer to each command, or what the server says against the script."""
+    """Run each command in a script; return the answers, or the refusal of the script."""
     commands = [f"{command} {arguments}" for command, arguments in NEEDED.items()]
     try:
         return [_text(answer) for answer in client.eval(_script(), len(keys), *keys, *commands)]
@@ -116,8 +116,8 @@ def _script() -> str:
 
 
 def _filled(arguments: str, keys: Iterable[bytes]) -> list[str | bytes]:
-    places = dict(zip(("FILTER", "BESIDE"), keys, strict=True))
-    return [places.get(word, word) for word in arguments.split()]
+    names = dict(zip(("FILTER", "BESIDE"), keys, strict=True))
+    return [names.get(word, word) for word in arguments.split()]
 
 
 def _text(answer: Any) -> str:
@@ -125,13 +125,13 @@ def _text(answer: Any) -> str:
 
 
 def one_line(text: object) -> str:
-    """Return what a server said as one line."""
+    """Return a server's text as one line."""
     return " ".join(str(text).split())
 
 
 def _denied(answer: str) -> str | None:
-    """Return what an answer denies: a command, the keys, or nothing."""
-    for what, phrases in _DENIED.items():
+    """Return "keys" or "command" if the answer denies that, else None."""
+    for subject, phrases in _DENIED.items():
         if any(phrase in answer for phrase in phrases):
-            return what
+            return subject
     return None

@@ -1,4 +1,4 @@
-"""Will the server do what a filter asks for?  Each check takes facts and yields findings, without I/O."""
+"""Checks that the server executes a filter's calls; each takes facts and yields findings, without I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from bloomredis.cli.doctor.facts import Facts
 from bloomredis.cli.doctor.findings import Finding, Findings, Severity
-from bloomredis.protocol.keys import beside
+from bloomredis.protocol.keys import auxiliary_prefix
 
 SLOW: Final = 0.005  # seconds
 OLDEST_TESTED: Final = (6, 2)
@@ -20,7 +20,7 @@ ONLY_FOR: Final = {
     "wait": "calls with min_replicas",
     "bitfield": "filters that count",
 }
-"""What a command is needed for, if it is not needed for every filter."""
+"""The features that need a command which other calls do without."""
 
 _UNCHECKED: Final = {
     "INFO": "memory, eviction, persistence, replicas, version and cluster mode are not known",
@@ -29,7 +29,7 @@ _UNCHECKED: Final = {
 
 
 def version(facts: Facts) -> Findings:
-    """Whether the server is too old."""
+    """Check that the server is not too old."""
     text = str(facts.info.get("redis_version", ""))
     found = re.match(r"(\d+)\.(\d+)", text)
     if found and (major_minor := (int(found[1]), int(found[2]))) < OLDEST_TESTED:
@@ -39,20 +39,20 @@ def version(facts: Facts) -> Findings:
             f"the server is Redis {text}",
             "bloomredis is tested on Redis 6.2 and later"
             if works
-            else "its scripts may not write after they have read the time, so no filter can be created",
+            else "a script may not write after it has read the time, so no filter can be created",
             "update the server to 6.2 or later, or to Valkey",
         )
 
 
 def role(facts: Facts) -> Findings:
-    """Whether this is a replica, or a primary that refuses writes for want of replicas."""
+    """Check that the server is a primary with enough replicas."""
     info = facts.info
     if info.get("role") == "slave":
         link = info.get("master_link_status")
         yield Finding(
             Severity.CRITICAL,
             "this is a replica" + (f", and its link to the primary is {link}" if link != "up" else ""),
-            "every write is refused (READONLY), or is lost where the replica is writable",
+            "every write is refused (READONLY), or lost if the replica is writable",
             "give the URL of the primary",
         )
     elif info.get("role") == "master":
@@ -66,59 +66,60 @@ def role(facts: Facts) -> Findings:
             why = "a call with min_replicas above 0 raises OutcomeUnknownError; there is no second copy"
             yield Finding(Severity.NOTE, "there is no replica", why, "REPLICAOF makes a server a replica")
         else:
-            why = "a failover forgets what the replicas had not yet received: those items are new again"
+            why = "a failover loses the items that the replicas had not yet received: they are new again"
             way_out = f"give filters min_replicas, up to {replicas}"
-            yield Finding(Severity.NOTE, f"replicas: {replicas}, which follow later", why, way_out)
+            yield Finding(Severity.NOTE, f"replicas: {replicas}, asynchronous", why, way_out)
 
 
 def lua(facts: Facts) -> Findings:
-    """Whether scripts may be run, and have what makes them fast."""
+    """Check that scripts may be run, and have the library that makes them fast."""
     if facts.lua_error is not None:
         seen = f"a script is refused; {facts.lua_error}"
         why = "every call of a filter is a script"
         yield Finding(Severity.CRITICAL, seen, why, f"allow EVAL and EVALSHA: {_README}")
     elif not facts.has_struct:
-        seen, why = "scripts have no library struct", "they unpack numbers in Lua itself, which is slower"
+        seen, why = "scripts lack the library struct", "they unpack numbers in Lua itself, which is slower"
         yield Finding(Severity.NOTE, seen, why, "use Redis or Valkey itself")
 
 
 def rights(facts: Facts) -> Findings:
-    """Whether the user may run every command that the scripts run, on the filter's keys."""
+    """Check that the user may run all commands of the scripts on the filter's keys."""
     found, user = facts.rights, facts.rights.user or "<user>"
     for limited in (False, True):
         missing = [command for command in found.commands if (command in ONLY_FOR) is limited]
         if missing:
-            what = (
+            refused = (
                 " and ".join(dict.fromkeys(ONLY_FOR[command] for command in missing)) if limited else "calls"
             )
             yield Finding(
                 Severity.WARNING if limited else Severity.CRITICAL,
                 f"this user may not run {', '.join(missing)}",
-                f"{what} will be refused (NOPERM)",
+                f"{refused} will be refused (NOPERM)",
                 f"ACL SETUSER {user} {' '.join(f'+{command}' for command in missing)}; {_README}",
             )
     if found.keys is not None:
+        prefix = auxiliary_prefix(str(facts.name).encode()).decode()
         yield Finding(
             Severity.CRITICAL,
             f"this user may not use all keys of {facts.name!r}; {found.keys}",
-            "calls will be refused (NOPERM); receipts and claims are keys beside the filter",
-            f"ACL SETUSER {user} ~{facts.name} ~{beside(str(facts.name).encode()).decode()}*; {_README}",
+            "calls will be refused (NOPERM); receipts and claims are keys of their own",
+            f"ACL SETUSER {user} ~{facts.name} ~{prefix}*; {_README}",
         )
 
 
 def cluster(facts: Facts) -> Findings:
-    """Whether a plain client is told to go to other nodes."""
+    """Check that a client of one node can reach all keys."""
     if facts.info.get("cluster_enabled"):
         yield Finding(
             Severity.WARNING,
             "the server is a node of a cluster",
-            "a client of one node is refused (MOVED) what other nodes hold, now or after they are rearranged",
-            "use redis.RedisCluster or its asyncio twin",
+            "a client of one node is refused (MOVED) the keys of other nodes, now or after slots have moved",
+            "use redis.RedisCluster or redis.asyncio.RedisCluster",
         )
 
 
 def latency(facts: Facts) -> Findings:
-    """Whether the server is far away: each call takes at least a round trip."""
+    """Check that the round trip, which is the least duration of a call, is short."""
     if facts.round_trip >= SLOW:
         yield Finding(
             Severity.NOTE,
@@ -129,9 +130,9 @@ def latency(facts: Facts) -> Findings:
 
 
 def unchecked(facts: Facts) -> Findings:
-    """Say what the server would not tell."""
+    """Report the commands that the server refused to the doctor."""
     for command, error in facts.unchecked.items():
-        way_out = f"ask with a user who may run {command}, or ask whoever runs the server"
+        way_out = f"run the doctor as a user who may run {command}, or ask the server's administrator"
         yield Finding(Severity.UNCHECKED, f"{command} is refused: {error}", _UNCHECKED[command], way_out)
     if facts.rights.unchecked and facts.lua_error is None:
         yield Finding(

@@ -1,4 +1,4 @@
-"""What HighwayHash-128 of an item is.
+"""HighwayHash-128, for one item and for batches.
 
 Algorithm: Alakuijala, Cox & Wassenberg, "Fast keyed hash/pseudo-random function using SIMD multiply and
 permute", 2016.  The state is four vectors of four 64-bit lanes; each 32 bytes of input are one round, and six
@@ -24,7 +24,7 @@ _ZIPPER: Final = bytes((*_HALF_ZIPPER, *(16 + byte for byte in _HALF_ZIPPER)))
 _PERMUTED: Final = (5, 4, 7, 6, 1, 0, 3, 2)  # 32-bit halves of a vector before each of the last rounds
 _LANES: Final = Struct("<4Q")
 _HALVES: Final = Struct("<8I")
-_FEW: Final = 12  # items for which numpy does not pay
+_FEW: Final = 12  # up to so many items numpy is slower
 _MASK: Final = 2**64 - 1
 _LOW: Final = 0xFFFFFFFF
 
@@ -61,14 +61,14 @@ def _round(v0: list[int], v1: list[int], mul0: list[int], mul1: list[int], lanes
         v0[i] = a = (v0[i] + mul1[i]) & _MASK
         mul1[i] ^= (a & _LOW) * (b >> 32)
     for target, source in ((v0, v1), (v1, v0)):
-        # bytes.translate looks each byte of the pattern up in a table: here, in the vector itself.
+        # The pattern is translated with the vector as the table, which permutes the vector's bytes.
         zipped = _LANES.unpack(_ZIPPER.translate(_LANES.pack(*source).ljust(256)))
         for i, lane in enumerate(zipped):
             target[i] = (target[i] + lane) & _MASK
 
 
 def _padded(rest: bytes) -> bytes:
-    """Return the last 1 to 31 bytes of an item as a whole packet; where each goes depends on how many."""
+    """Return the last 1 to 31 bytes of an item as a packet of 32, placed according to their number."""
     words, odd = rest[: len(rest) & ~3], rest[len(rest) & ~3 :]
     if len(rest) & 16:
         return words.ljust(28, b"\0") + rest[-4:]
@@ -92,7 +92,7 @@ def hashes128(items: Sequence[bytes], key: Key) -> Words:
 
 
 class _Vectors:
-    """The state of the hashes of items that take as many rounds each."""
+    """The state of the hashes of several items with the same number of rounds."""
 
     def __init__(self, items: Sequence[bytes], key: Key) -> None:
         self.items = items

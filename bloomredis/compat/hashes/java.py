@@ -1,4 +1,4 @@
-"""What Java makes of a number or a string.
+"""Java's conversions of numbers and strings, and the sizes of Java filters.
 
 The casts are those of the Java Language Specification, 5.1.3; the sizes are Guava's, which most Java
 filters copy: m = (long) (-n ln p / (ln 2)^2) and k = max(1, round(m / n ln 2)), every step in doubles.
@@ -46,7 +46,7 @@ def rounded_int(number: float) -> int:
 
 
 def to_float32(number: float) -> float:
-    """Return `(float) number`, widened to a double again."""
+    """Return `(float) number`, widened to a double."""
     return float(struct.unpack("<f", struct.pack("<f", number))[0])
 
 
@@ -61,14 +61,14 @@ def double_text(number: float) -> str:
 
 
 def divided(dividend: float, divisor: float) -> float:
-    """Return a quotient as Java has it: infinite or NaN where the divisor is zero."""
+    """Return Java's quotient of doubles: infinite or NaN if the divisor is zero."""
     if divisor:
         return dividend / divisor
     return math.inf if dividend else math.nan
 
 
 def bits_needed(capacity: int, error_rate: float) -> float:
-    """Return -n ln p / (ln 2)^2 before any cast; the least double stands for an error rate of zero."""
+    """Return -n ln p / (ln 2)^2 before any cast; an error rate of zero counts as the least double."""
     return -capacity * math.log(error_rate or _MIN_DOUBLE) / (math.log(2) * math.log(2))
 
 
@@ -78,7 +78,7 @@ def hashes_needed(capacity: int, num_bits: int) -> int:
 
 
 def int_capacity(capacity: SupportsIndex) -> int:
-    """Return a capacity that the original keeps in an int, or raise for what is none."""
+    """Return a capacity as an int.  Raises `TypeError` or `ValueError` if it is no positive Java int."""
     count = sizing.checked_capacity(capacity)
     if count > MAX_INT:
         raise ValueError(f"capacity is a Java int, at most {MAX_INT}, not {count}; split the items")
@@ -86,9 +86,9 @@ def int_capacity(capacity: SupportsIndex) -> int:
 
 
 def utf8(item: Item) -> bytes:
-    """Return `getBytes(UTF_8)` of a str, decimal text of an int; bytes as they are.
+    """Return `getBytes(UTF_8)` of a str, decimal digits of an int; bytes as they are.
 
-    A surrogate without its partner becomes a question mark; one with it is half of a character.
+    An unpaired surrogate becomes a question mark; a pair is one character.
     """
     if not isinstance(item, str):
         return encoding.encode(item)

@@ -1,8 +1,8 @@
-"""Which bits two 64-bit hashes stand for, where probes are sums of Java longs.
+"""Probes computed from two 64-bit hashes as sums of Java longs.
 
     probe_i = ((a_i h1 + b_i h2 + c_i) & Long.MAX_VALUE) % m
 
-The sums wrap at 2^64 and the mask takes the sign away.  Guava's MITZ_64 (Kirsch & Mitzenmacher, "Less
+The sums wrap at 2^64 and the mask clears the sign.  Guava's MITZ_64 (Kirsch & Mitzenmacher, "Less
 hashing, same performance", 2006) has a = 1, b = i, c = 0; other systems have their own `Steps`.
 """
 
@@ -20,7 +20,7 @@ from bloomredis.bits import hashing
 Words = NDArray[np.uint64]
 Steps = tuple[tuple[int, int, int], ...]
 MAX_LONG: Final = 2**63 - 1
-_BLOCK: Final = 4096  # items at a time: the temporaries stay in the processor's cache
+_BLOCK: Final = 4096  # items at a time, so that the temporaries stay in the processor's cache
 
 
 def remainders(numbers: Words, divisor: int) -> Words:
@@ -57,5 +57,5 @@ def packed_probes(hashes: Words, steps: Steps, bits: int) -> bytes:
 
 
 def murmurs(items: Sequence[str | bytes]) -> Words:
-    """Return MurmurHash3 x64 128 of all items: one row (h1, h2) an item."""
+    """Return MurmurHash3 x64 128 of many items: one row (h1, h2) an item."""
     return np.frombuffer(hashing.digests(items), dtype="<u8").reshape(-1, 2)

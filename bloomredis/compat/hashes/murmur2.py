@@ -1,4 +1,4 @@
-"""What MurmurHash2 and MurmurHash64A of an item are, chained as RedisBloom does: the first seeds the second.
+"""MurmurHash2 and MurmurHash64A, chained as in RedisBloom: the first hash seeds the second.
 
 Algorithms: Austin Appleby, MurmurHash2, 2008, the 32-bit one and the 64-bit one for 64-bit machines.
 """
@@ -18,7 +18,7 @@ _MASK32: Final = 2**32 - 1
 
 
 def chained64(data: bytes) -> tuple[int, int]:
-    """Return MurmurHash64A of an item, and MurmurHash64A with that as its seed."""
+    """Return MurmurHash64A of an item, and MurmurHash64A seeded with the first."""
     words = [_scrambled64(word) for word in unpack_from(f"<{len(data) // 8}Q", data)]
     first = _murmur64a(words, data, _SEED64)
     return first, _murmur64a(words, data, first)
@@ -40,7 +40,7 @@ def _murmur64a(words: Iterable[int], data: bytes, seed: int) -> int:
 
 
 def chained32(data: bytes) -> tuple[int, int]:
-    """Return MurmurHash2 of an item, and MurmurHash2 with that as its seed."""
+    """Return MurmurHash2 of an item, and MurmurHash2 seeded with the first."""
     words = [_scrambled32(word) for word in unpack_from(f"<{len(data) // 4}I", data)]
     first = _murmur2(words, data, _SEED32)
     return first, _murmur2(words, data, first)

@@ -1,8 +1,8 @@
-"""What the MurmurHash3 hashes of many items are, each with a byte 0, 1, 2, ... appended.
+"""MurmurHash3 of many items, each with a byte 0, 1, 2, ... appended.
 
-One hash of an item shares all whole 16-byte blocks with its siblings; only the block that the byte falls
-into differs, and there one of the two 64-bit lanes.  So a batch costs little more than one hash an item:
-`varied` below is the lane with the byte, a row for each value of it; everything else is one row.
+The hashes of one item share all whole 16-byte blocks; they differ in the block with the appended byte, and
+there in one of its two 64-bit lanes.  So a batch costs little more than one hash an item: `varied` below is
+the lane with the byte, a row for each value of the byte; everything else is one row.
 Algorithm: MurmurHash3 x64 128 by Austin Appleby, seed 0; the first half of the result.
 """
 
@@ -27,8 +27,8 @@ _C1, _C2, _ADD1, _ADD2, _FIVE = _words(0x87C37B91114253D5, 0x4CF5AD432745937F, 0
 _LONGEST: Final = 512
 _FINAL: Final = _words(0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
 
-# By the length of an item past its whole blocks: what of the next two words belongs to the item, and what
-# happens to the lane that the appended byte falls into.
+# Indexed by the length of an item's rest after its whole blocks: masks of the item's bytes in the next two
+# words, and the constants of the lane with the appended byte.
 _REST: Final = range(16)
 _BITS1: Final = _words(*((1 << 8 * min(rest, 8)) - 1 for rest in _REST))
 _BITS2: Final = _words(*((1 << 8 * max(rest - 8, 0)) - 1 for rest in _REST))
@@ -41,7 +41,8 @@ _FACTOR: Final = np.where(_IN_FIRST, _C2, _C1)
 def suffixed(items: Sequence[str | bytes], suffixes: int) -> Words | None:
     """Return the first 64 bits of each hash: a row for each appended byte, a column for each item.
 
-    None where that does not pay: each 16 bytes of the longest item cost the whole batch a round.
+    None for batches with a long item, for which this is slower: each 16 bytes of the longest item cost the
+    whole batch a round.
     """
     lengths, starts, memory = _laid_out(items)
     if lengths.max() > _LONGEST:
@@ -71,11 +72,11 @@ def suffixed(items: Sequence[str | bytes], suffixes: int) -> Words | None:
 
 
 def _finished(varied: Words, other: Words, varied_is_first: NDArray[np.bool_], lengths: Words) -> Words:
-    """Return the first half of the hash, whose state is `varied` and `other`, or the other way round."""
+    """Return the first half of the hash; its state is (`varied`, `other`) or (`other`, `varied`)."""
     varied ^= lengths
     other ^= lengths
     h1 = varied + other
-    # The second half of the state is `other` or `varied`: chosen by masks, twice as fast as np.where.
+    # The second half of the state, selected by masks, which is twice as fast as np.where.
     h2 = varied & np.where(varied_is_first, _words(0), ~_words(0))
     h2 += np.where(varied_is_first, other, _words(0))
     h2 += h1
@@ -86,7 +87,7 @@ def _finished(varied: Words, other: Words, varied_is_first: NDArray[np.bool_], l
 
 
 def _laid_out(items: Sequence[str | bytes]) -> tuple[Indices, Indices, Words]:
-    """Return lengths, where each item starts, and the 8 bytes that begin at each place of the memory."""
+    """Return each item's length and start, and the 64-bit word at each byte of the joined items."""
     data = _joined(items)
     if data is None:
         items = encoded = [item.encode() if isinstance(item, str) else item for item in items]
@@ -97,7 +98,7 @@ def _laid_out(items: Sequence[str | bytes]) -> tuple[Indices, Indices, Words]:
 
 
 def _joined(items: Sequence[Any]) -> bytes | None:
-    """Return all items as one, if they are all bytes or all ASCII: half the time of encoding each."""
+    """Join items that are all bytes or all ASCII, in half the time of encoding each; None for others."""
     with suppress(TypeError):
         return b"".join(items)
     with suppress(TypeError):
@@ -107,16 +108,16 @@ def _joined(items: Sequence[Any]) -> bytes | None:
 
 
 def _whole_blocks(blocks: Indices, starts: Indices, memory: Words) -> tuple[Words, Words]:
-    """Return the two halves of the state after all whole blocks of each item."""
+    """Return the two halves of each item's state after its whole blocks."""
     h1 = np.zeros(len(blocks), dtype=np.uint64)
     h2 = h1.copy()
-    # Past an item's end stands something else; its state is then left as it is.
-    places = starts + 16 * np.arange(blocks.max(initial=0))[:, None]
-    np.minimum(places, len(memory) - 9, out=places)
-    lanes1 = _rotated(memory[places] * _C1, 31)
+    # Blocks past an item's end hold other items' bytes; its state is not changed by them.
+    positions = starts + 16 * np.arange(blocks.max(initial=0))[:, None]
+    np.minimum(positions, len(memory) - 9, out=positions)
+    lanes1 = _rotated(memory[positions] * _C1, 31)
     lanes1 *= _C2
-    places += 8
-    lanes2 = _rotated(memory[places] * _C2, 33)
+    positions += 8
+    lanes2 = _rotated(memory[positions] * _C2, 33)
     lanes2 *= _C1
     everywhere = blocks.min(initial=0)
     for block, (lane1, lane2) in enumerate(zip(lanes1, lanes2, strict=True)):
@@ -143,7 +144,7 @@ def _rotated(words: Words, left: int) -> Words:
 
 
 def _mix(words: Words, spare: Words) -> None:
-    """Mix in place, so that each bit of the result hangs on every bit of the state."""
+    """Apply the finalizer in place: each bit of the result depends on every bit of the state."""
     shift = np.uint64(33)
     for factor in _FINAL:
         np.right_shift(words, shift, out=spare)

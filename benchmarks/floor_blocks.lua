@@ -1,7 +1,0 @@
--- The least that a script pays for ARGV[1] blocks of 32 bytes: each read and written, nothing decided.
-
-for i = 1, ARGV[1] do
-  local start = 4096 * (i % 200)
-  redis.call('SETRANGE', KEYS[1], start, redis.call('GETRANGE', KEYS[1], start, start + 31))
-end
-return 1

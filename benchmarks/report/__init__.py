@@ -1,0 +1,1 @@
+"""Output: tables, Markdown, JSON, the chart, and the comparison with targets."""

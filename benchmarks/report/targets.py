@@ -1,0 +1,192 @@
+"""Performance targets, and the verdicts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.runner.measure import Result
+from benchmarks.sides.bitmaps import PipelinedSetbit
+from benchmarks.sides.ours import Ours
+from benchmarks.sides.redisbloom import RedisBloom
+from benchmarks.workloads import batch, bulk, concurrency, memory, sharding, single, streams
+
+Results = Mapping[str, Result]
+OURS, NATIVE, SETBIT = Ours.name, RedisBloom.name, PipelinedSetbit.name
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure computed from results, and its limit."""
+
+    what: str
+    value: Callable[[Results], float]
+    limit: float
+    unit: str = ""
+    at_least: bool = False
+    servers: tuple[str, ...] = ()  # empty: all
+
+    def verdict(self, results: Results) -> Verdict | None:
+        """Return the verdict, None if the figure was not measured."""
+        try:
+            found = self.value(results)
+        except KeyError:
+            return None
+        return Verdict(self, found)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A target and the figure measured."""
+
+    target: Target
+    found: float
+
+    @property
+    def met(self) -> bool:
+        """True if the target is met."""
+        return self.found >= self.target.limit if self.target.at_least else self.found <= self.target.limit
+
+    @property
+    def limit(self) -> str:
+        """The limit as text."""
+        return f"{'≥' if self.target.at_least else '≤'} {self.target.limit:g}{self.target.unit}"
+
+    @property
+    def text(self) -> str:
+        """The figure as text."""
+        return f"{self.found:.2f}{self.target.unit}"
+
+
+def verdicts(server: str, results: Results) -> Iterator[Verdict]:
+    """Yield the verdicts on all targets of this server that were measured."""
+    for target in TARGETS:
+        if not target.servers or server in target.servers:
+            verdict = target.verdict(results)
+            if verdict is not None:
+                yield verdict
+
+
+def _costs(workload: str, against: str, *, quantity: str = "wall") -> Callable[[Results], float]:
+    """Return the cost of this library as a multiple of another side's."""
+    return lambda results: results[workload].ratio(quantity, OURS, against)
+
+
+def _faster(workload: str, against: str, *, side: str = OURS) -> Callable[[Results], float]:
+    """Return the throughput of a side as a multiple of another side's."""
+    return lambda results: results[workload].ratio("wall", against, side)
+
+
+def _typical(workload: str, quantity: str, scale: float = 1) -> Callable[[Results], float]:
+    return lambda results: results[workload].median(OURS, quantity) * scale
+
+
+def _worst(workload: str, quantity: str, scale: float = 1) -> Callable[[Results], float]:
+    return lambda results: max(results[workload].sides[OURS][quantity]) * scale
+
+
+def _sent_once(results: Results) -> float:
+    loaded = results[bulk.load_of(1_000_000)]
+    return loaded.median(OURS, "replicated") / loaded.median(OURS, "sent")
+
+
+def _growth(verb: str, *, quick: bool) -> Callable[[Results], float]:
+    few, many = memory.sizes(verb, quick=quick)
+
+    def value(results: Results) -> float:
+        less = results[memory.CLIENT.format(verb, few)].median(OURS, "growth")
+        return (results[memory.CLIENT.format(verb, many)].median(OURS, "growth") - less) / 1e6
+
+    return value
+
+
+def _memory() -> Iterator[Target]:
+    for rate in batch.RATES:
+        name = memory.server_name(rate)
+        yield Target(f"{name}, in units of its bits", _typical(name, "memory/bits"), 1.05)
+    for verb in memory.VERBS:
+        for quick in (False, True):
+            few, many = memory.sizes(verb, quick=quick)
+            what = f"{verb}: memory of the client with {many:,} items more than with {few:,}"
+            yield Target(what, _growth(verb, quick=quick), 8, " MB")
+
+
+_LOAD: Final = bulk.load_of(1_000_000)
+_NEW: Final = batch.name_of("new", 1_000, 1e-2)
+_KNOWN: Final = batch.name_of("known", 1_000, 1e-2)
+_STRICT: Final = batch.name_of("new", 1_000, 1e-6)
+_REDIS_8: Final = ("redis-8",)
+
+TARGETS: Final = (
+    Target("add, new: wall time of BF.ADD", _costs(single.NEW, NATIVE), 1.25, "x"),
+    Target("add, new: server CPU of BF.ADD", _costs(single.NEW, NATIVE, quantity="cpu"), 1.4, "x"),
+    Target("add, new: wall time of EVALSHA 'return 1'", _costs(single.NEW, single.RETURN_1), 1.35, "x"),
+    Target(
+        "add, new, one task: wall time of EVALSHA 'return 1'",
+        _costs(concurrency.tasks_of(1), single.RETURN_1),
+        1.35,
+        "x",
+    ),
+    Target("add, new: wall time without receipts", _costs(single.RETRY, single.NO_RECEIPTS), 1.10, "x"),
+    Target(
+        "add_many of 1,000 new, 1e-2: server CPU an item",
+        _typical(_NEW, "cpu", 1e6),
+        1.6,
+        " µs",
+        False,
+        _REDIS_8,
+    ),
+    Target("add_many of 1,000 new, 1e-2: faster than pipelined SETBIT", _faster(_NEW, SETBIT), 12, "x", True),
+    Target(
+        "add_many of 1,000 new, 1e-6: server CPU an item",
+        _typical(_STRICT, "cpu", 1e6),
+        3.2,
+        " µs",
+        False,
+        _REDIS_8,
+    ),
+    Target("load of 1,000,000: wall time of BF.MADD in 1,000s", _costs(_LOAD, NATIVE), 0.6, "x"),
+    Target("load of 1,000,000: server CPU of BF.MADD", _costs(_LOAD, NATIVE, quantity="cpu"), 0.2, "x"),
+    Target(
+        "load of 1,000,000: worst PING of another client, median of the rounds",
+        _typical(_LOAD, "ping", 1e3),
+        5,
+        " ms",
+    ),
+    Target("load of 1,000,000: slowest command", _worst(_LOAD, "slowest", 1e3), 2, " ms"),
+    Target("add_many of 1,000 new, 1e-2: replicated an item", _typical(_NEW, "replicated"), 100, " bytes"),
+    Target("add_many of 1,000 known, 1e-2: replicated an item", _typical(_KNOWN, "replicated"), 0, " bytes"),
+    Target("load of 1,000,000: bytes replicated for each byte sent", _sent_once, 1.05),
+    *_memory(),
+    Target(
+        "95% duplicates, one by one, local_cache: items a second of BF.ADD",
+        _faster(streams.ONE_BY_ONE, NATIVE, side=streams.CACHED),
+        8,
+        "x",
+        True,
+    ),
+    Target(
+        "95% duplicates, in 1,000s, local_cache: items a second of BF.MADD",
+        _faster(streams.BATCHES, NATIVE, side=streams.CACHED),
+        1,
+        "x",
+        True,
+    ),
+    Target("64 tasks: items a second of BF.ADD", _faster(concurrency.tasks_of(64), NATIVE), 6, "x", True),
+    Target("256 tasks: items a second of BF.ADD", _faster(concurrency.tasks_of(256), NATIVE), 9, "x", True),
+    Target(
+        "16 threads: items a second of threads that do not share",
+        _faster(concurrency.THREADS, OURS, side=concurrency.COALESCING),
+        4,
+        "x",
+        True,
+    ),
+    Target(
+        "batches on 3 nodes: items that one server takes, by the busiest node's CPU",
+        lambda results: results[sharding.NAME].ratio("busiest", sharding.ONE, sharding.THREE),
+        1.8,
+        "x",
+        True,
+    ),
+)

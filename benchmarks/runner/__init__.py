@@ -1,0 +1,1 @@
+"""Measurement of one workload: the server, the order of the sides, the counters."""

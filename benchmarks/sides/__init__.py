@@ -1,0 +1,1 @@
+"""The filters compared: this library, the native module, other packages, plain bitmaps."""

@@ -1,0 +1,96 @@
+"""Workloads with one item a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from benchmarks.runner.bench import Bench
+from benchmarks.runner.measure import Answers, Side, Workload
+from benchmarks.sides.bitmaps import DecimalScript, PipelinedSetbit, SetbitByTrip
+from benchmarks.sides.ours import Ours
+from benchmarks.sides.peer import RATE, Peer, present
+from benchmarks.sides.pottery import Pottery
+from benchmarks.sides.redisbloom import RedisBloom
+from benchmarks.sides.valbloom import Valbloom
+from benchmarks.workloads import checks
+from benchmarks.workloads.items import strings
+
+RETURN_1: Final = "EVALSHA 'return 1'"
+"""Lower bound: the cost of a script that does nothing."""
+
+NO_RECEIPTS: Final = "bloomredis, retry_safe=False"
+NEW: Final = "add, one new item a call"
+KNOWN: Final = "add, one known item a call"
+CONTAINS: Final = "contains, one item a call"
+RETRY: Final = "add, one new item a call, retry_safe or not"
+
+PEERS: Final = (Ours, RedisBloom, PipelinedSetbit, SetbitByTrip, DecimalScript, Pottery, Valbloom)
+
+
+def workloads(*, quick: bool) -> Iterator[Workload]:
+    """Yield the workloads."""
+    rounds, calls = (3, 50) if quick else (21, 200)
+
+    def items(round_: int) -> list[str]:
+        return strings("one", round_, calls)
+
+    yield Workload(
+        name=NEW,
+        items=items,
+        sides=_new,
+        rounds=rounds,
+        separate_cpus=True,
+        replicated=True,
+        latency_rounds=1 if quick else 3,
+    )
+    yield Workload(name=KNOWN, items=items, sides=_known, rounds=rounds, separate_cpus=True)
+    yield Workload(name=CONTAINS, items=items, sides=_contains, rounds=rounds, separate_cpus=True)
+    yield Workload(name=RETRY, items=items, sides=_retry, rounds=2 * rounds, separate_cpus=True)
+
+
+def _made(bench: Bench) -> list[Peer]:
+    return [kind(bench) for kind in present(bench, *PEERS)]
+
+
+def _new(bench: Bench) -> list[Side]:
+    new = checks.mostly_new(RATE)
+    return [
+        *(Side(name=peer.name, run=peer.add_each, check=new) for peer in _made(bench)),
+        floor(bench),
+    ]
+
+
+def _known(bench: Bench) -> list[Side]:
+    return [
+        Side(name=peer.name, prepare=peer.add_many, run=peer.add_each, check=checks.none_new)
+        for peer in _made(bench)
+    ]
+
+
+def _contains(bench: Bench) -> list[Side]:
+    return [
+        Side(name=peer.name, prepare=peer.add_many, run=peer.contains_each, check=checks.all_there)
+        for peer in _made(bench)
+    ]
+
+
+def _retry(bench: Bench) -> list[Side]:
+    safe = Ours(bench)
+    unsafe = Ours(bench, suffix=" unsafe", retry_safe=False)
+    new = checks.mostly_new(RATE)
+    return [
+        Side(name=Ours.name, run=safe.add_each, check=new),
+        Side(name=NO_RECEIPTS, run=unsafe.add_each, check=new),
+    ]
+
+
+def floor(bench: Bench) -> Side:
+    """Return a side that calls a script that does nothing, once an item."""
+    client = bench.client
+    sha = client.script_load("return 1")
+
+    def run(items: Sequence[str]) -> Answers:
+        return [client.evalsha(sha, 0) for _ in items]
+
+    return Side(name=RETURN_1, run=run, check=checks.all_there)

@@ -1,0 +1,185 @@
+"""The other public classes over synchronous clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self, Unpack, cast
+
+from bloomredis.drivers.binding import constructor, documented
+from bloomredis.drivers.filters import Expiring, Filter, Queueing
+from bloomredis.drivers.sync import SyncClient
+from bloomredis.operations.counting import CountingOperations
+from bloomredis.operations.options import (
+    CountingParameters,
+    I,
+    Options,
+    RotatingParameters,
+    ScalingParameters,
+    ShardedParameters,
+)
+from bloomredis.operations.rotating import RotatingOperations
+from bloomredis.operations.scaling import ScalingOperations
+from bloomredis.operations.sharded import ShardedOperations
+
+
+@documented(Options)
+class ScalingBloomFilter(Filter[I], Expiring):
+    """A Bloom filter that grows by itself, so that the number of items need not be known.
+
+    It begins with room for `capacity` items.  When that is used up it gets another layer of `expansion`
+    times the room, and so on; an item is in the filter if it is in any layer, and only the newest is written.
+    Each layer errs less by `tightening_ratio` than the one before, so the rate of all together stays below
+    `error_rate` however many there are.  Exactly one layer is begun however many writers reach the end of one
+    at once, and everybody follows within the same call.
+
+    A call costs the server a little more for each layer, and a client one more round trip when it meets a new
+    one.  All keys lie in one hash slot.
+
+    :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
+    :param name: the key of the record; layers are `{name}:layer:0`, ...
+    :param capacity: items that the first layer is made for.
+    :param error_rate: the false-positive rate of all layers together, strictly between 0 and 1.
+    :param expansion: how many times larger a layer is than the one before, at least 1; no layer is larger
+        than a key can be (512 MB).
+    :param tightening_ratio: the error rate of a layer as a share of that of the one before, strictly between
+        0 and 1: a larger one saves memory if there are many layers.
+    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes less memory.
+    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :raises ValueError, TypeError: for bad arguments, before any I/O.
+    """
+
+    _operations_class: ClassVar[Any] = ScalingOperations
+
+    @constructor(ScalingOperations.__init__)
+    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
+        super().__init__(client, ScalingOperations(name, **parameters))
+
+
+@documented(Options)
+class RotatingBloomFilter(Filter[I]):
+    """A Bloom filter that forgets: it says whether an item was seen within the last `window`.
+
+    An item that was added is found for at least `window`, and for at most `window` and one slice of it
+    (`window / slices`), whatever the traffic; adding it again meanwhile does not prolong that.  Time is the
+    server's.  What is over vanishes by itself, even if nobody calls any more.
+
+    Each slice of time in which something is added has a layer of its own, made for the share of a slice
+    (`capacity / slices`); when more than that comes in a slice it gets another one.  All keys lie in one hash
+    slot.
+
+    :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
+    :param name: the key of the record; layers are `{name}:layer:0`, ...
+    :param capacity: items that are added within any window.  If there are more, the error rate grows in
+        proportion; `FilterFullError` comes when there are 255 layers.
+    :param error_rate: the false-positive rate then, however unevenly the items come.
+    :param window: seconds (or a timedelta) for which an item is found at least.
+    :param slices: into how many slices the window is cut, 1 to 64: more forget more exactly, and cost more.
+    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes less memory.
+    :raises ValueError, TypeError: for bad arguments, before any I/O.
+    """
+
+    _operations_class: ClassVar[Any] = RotatingOperations
+
+    @constructor(RotatingOperations.__init__)
+    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
+        super().__init__(client, RotatingOperations(name, **parameters))
+
+
+@documented(Options)
+class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
+    """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers.
+
+    An item lives in one shard, so of any number of concurrent `add(x)` exactly one is told that x was new,
+    as with `BloomFilter`.  A batch goes to all shards at once.  A shard takes memory from its first item on;
+    one that is lost is noticed like a whole filter: `FilterLostError`, until the caller calls `reserve()`,
+    which goes on without the items of that shard, or `clear()`.
+
+    :param client: a client of redis-py or valkey-py; of a cluster, which spreads the shards over its nodes,
+        or of a server; or a list of clients of independent servers, always in the same order.
+    :param name: the key of the record, which has all parameters; shards are `{name:0:…}`, `{name:1:…}`, ...
+        It must not contain `}`.
+    :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
+        filter is created at first use and a stored one is checked; without, it must exist.
+    :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
+    :param shards: how many, 1 to 4,096; None for what is stored, and for a new filter as many as make
+        none larger than 128 MB, at least 16.
+    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes 6% to 16% less memory;
+        None for what is stored (a new filter gets the default, blocked).
+    :param seed: of the hash that picks the shard; None for what is stored, or the default.
+    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :raises ValueError, TypeError: for bad arguments, before any I/O.
+    """
+
+    _operations_class: ClassVar[Any] = ShardedOperations
+
+    @constructor(ShardedOperations.__init__)
+    def __init__(
+        self,
+        client: SyncClient | Sequence[SyncClient],
+        name: str,
+        **parameters: Unpack[ShardedParameters[I]],
+    ) -> None:
+        operations = ShardedOperations(name, **parameters)
+        operations.over(len(client) if isinstance(client, list | tuple) else 1)
+        super().__init__(cast("SyncClient", client), operations)
+
+    @classmethod
+    def open(cls, client: SyncClient | Sequence[SyncClient], name: str) -> Self:
+        """Return a filter whose parameters are read from the server.
+
+        :raises FilterNotFoundError: there is none.
+        :raises FilterLostError: the record is there and a shard is not; a filter that is made with the
+            constructor goes on without it after `reserve()`.
+        """
+        opened = cls(client, name)
+        opened.reserve()
+        return opened
+
+
+@documented(Options)
+class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
+    """A Bloom filter that items can be removed from: it counts how often each was added.
+
+    Every `add(x)` counts, also that of an item which was there: one that was added twice is in until it
+    has been removed twice.  Of concurrent `add(x)` of an item that is not in, exactly one is told that it
+    was new.  An item that was added, and not removed as often since, is always found.
+
+    Remove only what was added: an item that was not, and is taken for present, cannot be told apart (its
+    chance is about `error_rate` once `capacity` items are in), and its removal takes away counters of others,
+    which may then be missed.  The removal of an item that is not in is refused, and nothing is changed.
+
+    A counter that has reached 15 stays there, so that no item is ever missed on its account; items that are
+    added so often are found even after they were removed.
+
+    It takes four times the memory of a filter in the classic layout.  `load` is `add_many`, and after a
+    fault it must not be called again with what was already counted.
+
+    :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
+    :param name: the key.
+    :param capacity: different items that the filter is made for.  With `capacity` and `error_rate` a
+        missing filter is created at first use and a stored one is checked; without, it must exist.
+    :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
+    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :raises ValueError, TypeError: for bad arguments, before any I/O.
+    """
+
+    _operations: CountingOperations
+    _operations_class: ClassVar[Any] = CountingOperations
+
+    @constructor(CountingOperations.__init__)
+    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
+        super().__init__(client, CountingOperations(name, **parameters))
+
+    def remove(self, item: I, *, token: str | None = None) -> bool:
+        """Take an item out once; True if it was in, False (and nothing is changed) if it was not.
+
+        It is out when it has been removed as often as it was added.  One round trip.
+
+        Where an `add` of the item by this object has no answer yet (`OutcomeUnknownError`), that is
+        settled first: it counts once, and calling `add` again is another one.
+
+        :param token: that of an `OutcomeUnknownError`; the answer is that of the call it came from.
+        :raises OutcomeUnknownError: no answer came.  Within a minute a second call on the same object, or
+            one with its `token` from anywhere, answers as this one would have; make one of the two.
+        """
+        return self._run(self._operations.remove(item, token=token))

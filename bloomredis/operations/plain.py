@@ -1,0 +1,105 @@
+"""A Bloom filter in one key, or in another system's bitmap."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from bloomredis import arguments
+from bloomredis.operations.filter import FilterOperations
+from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
+from bloomredis.operations.pipelines import Queueing
+from bloomredis.operations.snapshot import LocalFilter, snapshot
+from bloomredis.protocol.calls import Wait
+from bloomredis.protocol.steps import Op
+from bloomredis.stored import planning
+from bloomredis.stored.base import Stored
+from bloomredis.stored.foreign import (
+    ConfiguredBitmap,
+    ConfiguredLayout,
+    ForeignLayout,
+    StoredBitmap,
+    checked_layout,
+)
+from bloomredis.stored.foreign_layers import ChainLayout, LinkedLayout, StoredChain, StoredLinks
+from bloomredis.stored.single import StoredFilter
+
+
+class PlainOperations(Queueing, FilterOperations):
+    """The verbs of `BloomFilter`."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        capacity: int | None = None,
+        error_rate: float | None = None,
+        layout: str | ForeignLayout | None = None,
+        ttl: Seconds | None = None,
+        refresh_ttl: bool = False,
+        local_cache: bool = False,
+        local_cache_check: Seconds = 1.0,
+        **common: Unpack[CommonParameters[Any]],
+    ) -> None:
+        options = Options(**common)
+        name = arguments.name(name)
+        check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
+        foreign = None
+        stored: Stored
+        if layout is None or isinstance(layout, str):
+            if refresh_ttl:
+                raise ValueError(
+                    "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
+                )
+            new = planning.template(capacity, error_rate, layout)
+            stored = StoredFilter(
+                name,
+                new=new,
+                layout=layout,
+                ttl=lifetime(ttl, can_create=new is not None),
+                on_lost=arguments.on_lost(options.on_lost, can_create=new is not None),
+                wait=options.wait,
+            )
+        else:
+            foreign = checked_layout(layout, capacity, error_rate)
+            if local_cache:
+                raise ValueError(
+                    f"local_cache=True is not for {layout.name}: nothing would say that {name!r} was lost"
+                )
+            stored = _foreign(name, foreign, ttl, options, refresh_ttl=refresh_ttl)
+        super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
+
+    @classmethod
+    def from_server(cls, name: str) -> PlainOperations:
+        """Return the operations of a filter whose parameters are read from the server."""
+        return cls(name)
+
+    def snapshot(self) -> Op[LocalFilter]:
+        """Return a copy of the filter in this process."""
+        return snapshot(self.stored, self.codec)
+
+
+def _foreign(
+    name: str, layout: ForeignLayout, ttl: Seconds | None, options: Options, *, refresh_ttl: bool
+) -> Stored:
+    if refresh_ttl and ttl is None:
+        raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
+    if options.on_lost != "raise":
+        raise ValueError(
+            f"on_lost={options.on_lost!r} has no use here: a bitmap without a header is not missed"
+        )
+    milliseconds = lifetime(ttl, can_create=True)
+    return _bitmap(name, layout, milliseconds, options.wait, refresh_ttl=refresh_ttl)
+
+
+def _bitmap(
+    name: str, layout: ForeignLayout, ttl: int, wait: Wait | None, *, refresh_ttl: bool
+) -> StoredBitmap:
+    if isinstance(layout, ConfiguredLayout | LinkedLayout) and ttl:
+        raise ValueError(f"{layout.name} has several keys, so it takes no ttl; expire() covers all of them")
+    if isinstance(layout, ConfiguredLayout):
+        return ConfiguredBitmap(name, layout=layout, wait=wait)
+    if isinstance(layout, LinkedLayout):
+        return StoredLinks(name, layout=layout, wait=wait)
+    if isinstance(layout, ChainLayout):
+        return StoredChain(name, layout=layout, ttl=ttl, refresh_ttl=refresh_ttl, wait=wait)
+    return StoredBitmap(name, layout=layout, ttl=ttl, refresh_ttl=refresh_ttl, wait=wait)

@@ -1,0 +1,128 @@
+"""Usual calls of one item, prepared without generators: a driver sends the very command of the first step.
+
+Where anything is unusual nothing is prepared, and the operation runs as always.  Where sending fails, is
+interrupted, or the answer is late, the operation takes over with that command as its first step, so that
+every decision stays in one place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from bloomredis.operations.filter import FilterOperations
+from bloomredis.operations.membership import ADD, CONTAINS
+from bloomredis.operations.sharded import ShardedOperations
+from bloomredis.protocol.receipts import Lane
+from bloomredis.protocol.steps import Command, Op
+from bloomredis.stored.base import Handle
+
+
+def _plain(item: Any) -> bytes | None:
+    """Encode a str or bytes; None for any other item, which the operation looks at."""
+    kind = type(item)
+    if kind is str:
+        try:
+            encoded: bytes = item.encode()
+        except UnicodeEncodeError:
+            return None
+        return encoded
+    return item if kind is bytes else None
+
+
+class UsualAdd(NamedTuple):
+    """A prepared add: its command, and what the operation needs if it has to take over."""
+
+    command: Command
+    lane: Lane
+    usual: Usual
+    handle: Handle
+    encoded: bytes
+
+    def operation(self, sent: float) -> Op[bool]:
+        """Return the operation whose first step is the command, which was sent at that monotonic time."""
+        membership, packed = self.usual.filter.membership, self.command[-2]
+        return membership.add_sent(self.lane, self.handle, packed, self.encoded, sent)
+
+
+class Usual:
+    """The usual calls of one filter object over one server."""
+
+    def __init__(self, operations: FilterOperations) -> None:
+        self.filter = operations
+        self._stored = operations.stored
+        self._ledger = operations.ledger
+        self._lanes = operations.lanes
+        self._add = self._stored.script(ADD).sha
+        self._contains = self._stored.script(CONTAINS).sha
+
+    def add(self, item: Any) -> UsualAdd | None:
+        """Prepare an add; None if it is not that simple."""
+        encoded = _plain(item)
+        if encoded is None:
+            return None
+        return self.add_encoded(encoded)
+
+    def add_encoded(self, item: bytes) -> UsualAdd | None:
+        """Prepare an add of an item that has been encoded."""
+        handle = self._stored.handle
+        if handle is None or self._ledger.items:
+            return None
+        lanes = self._lanes.free
+        lane = lanes.pop() if lanes else self._lanes.take()
+        lane.calls += 1
+        keys = (handle.key, lane.key, *handle.extra)
+        packed = handle.layout.pack_one(item)
+        command: Command = ("EVALSHA", self._add, len(keys), *keys, handle.identity, packed, lane.calls)
+        return UsualAdd(command, lane, self, handle, item)
+
+    def contains(self, item: Any) -> Command | None:
+        """Prepare a test; None if it is not that simple."""
+        encoded = _plain(item)
+        if encoded is None:
+            return None
+        handle = self._stored.handle
+        if handle is None:
+            return None
+        packed = handle.layout.pack_one(encoded)
+        keys = (handle.key, *handle.extra)
+        return ("EVALSHA", self._contains, len(keys), *keys, handle.identity, packed)
+
+
+class UsualSharded:
+    """The usual calls of a sharded filter on one server."""
+
+    def __init__(self, operations: ShardedOperations) -> None:
+        self._operations = operations
+        self._shards: dict[Any, Usual] = {}
+
+    def add(self, item: Any) -> UsualAdd | None:
+        """Prepare an add; None if it is not that simple."""
+        encoded = _plain(item)
+        if encoded is None:
+            return None
+        part = self._operations.part_of(encoded)
+        if part is None:
+            return None
+        usual = self._shards.get(part)
+        if usual is None:
+            usual = self._shards[part] = Usual(part)
+        return usual.add_encoded(encoded)
+
+    def contains(self, item: Any) -> None:
+        """Prepare nothing."""
+
+
+def usual(operations: Any) -> Usual | UsualSharded | None:
+    """Return the usual calls of a filter; None if it has none."""
+    options = operations.options
+    if not options.retry_safe or options.wait is not None or not operations.codec.is_plain:
+        return None
+    if isinstance(operations, ShardedOperations):
+        return UsualSharded(operations)
+    if (
+        isinstance(operations, FilterOperations)
+        and not operations.has_cache
+        and not operations.stored.only_read
+    ):
+        return Usual(operations)
+    return None

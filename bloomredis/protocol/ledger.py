@@ -1,0 +1,151 @@
+"""The ledger of pending items: answers that callers of one filter object are still owed.
+
+An item is *pending* if it was in a call whose reply was lost, or whose answer arrived when nobody was there
+to receive it.  Whoever asks about it next gets the answer of that call.  Each entry knows the generation of
+the filter that its call was sent to, and is void for every other one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.keys import as_bytes
+from bloomredis.protocol.receipts import Pending
+
+RECEIPT_SECONDS: Final = 110.0
+"""How long a receipt can be relied on: a little less than the server keeps it (lua/include/format.lua)."""
+
+MOST_PENDING: Final = 1_000_000
+"""Pending items that are remembered: some 300 MB."""
+
+_log = logging.getLogger("bloomredis")
+
+
+class Ledger:
+    """The pending items of one filter object.
+
+    :param every_call_counts: of several calls about an item that are pending, each is answered by itself.
+    """
+
+    def __init__(self, *, every_call_counts: bool = False) -> None:
+        self._every_call_counts = every_call_counts
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin with nothing pending: what a parent process is owed is not its children's."""
+        self.items: dict[bytes, list[Pending]] = {}  # that are pending, with their calls, the oldest first
+        self._given: dict[Pending, float] = {}  # to callers who had no token; until when that matters
+        self._kept = itertools.count()
+        self._lock = threading.Lock()
+        renewed_after_fork(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_every_call_counts": self._every_call_counts}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.renew()
+
+    def add(
+        self, items: Sequence[str | bytes], lane: str, call: int, generation: bytes, sent: float
+    ) -> list[Pending]:
+        """Record the items of a call without an answer, which was first sent at that monotonic time."""
+        until = sent + RECEIPT_SECONDS
+        calls = [Pending(lane, call, index, generation, until) for index in range(len(items))]
+        with self._lock:
+            self._forget()
+            for item, pending in zip(items, calls, strict=True):
+                self.items.setdefault(as_bytes(item), []).append(pending)
+        return calls
+
+    def keep(self, item: str | bytes, generation: bytes, *, answer: bool) -> None:
+        """Record an answer that arrived and could not be delivered, until somebody asks.
+
+        "Already there" need not be kept: it comes again.
+        """
+        if answer or self._every_call_counts:
+            pending = Pending("", next(self._kept), 0, generation, math.inf, answer)
+            with self._lock:
+                self.items.setdefault(as_bytes(item), []).append(pending)
+
+    def find(self, item: str | bytes, generation: bytes) -> Pending | None:
+        """Return the last pending call about an item, None if there is none."""
+        for pending in reversed(self.items.get(as_bytes(item), ())) if self.items else ():
+            if pending.generation == generation:
+                return pending
+        return None
+
+    def clear(self) -> None:
+        """Discard all pending items; the filter was cleared or deleted."""
+        with self._lock:
+            self.items.clear()
+
+    @contextmanager
+    def taking(
+        self, encoded: str | bytes, generation: bytes, token: Pending | None
+    ) -> Iterator[list[Pending]]:
+        """Take the pending calls about an item; if the block raises they are pending again.
+
+        :param token: the caller's; without one all are taken, or the oldest where every call counts.
+        """
+        item = as_bytes(encoded)
+        with self._lock:
+            known = self.items.pop(item, [])
+            mine = [each for each in known if each.generation == generation and token in (None, each)]
+            if self._every_call_counts:
+                mine = mine[:1]
+            if others := [each for each in known if each not in mine]:
+                self.items[item] = others
+            if token is None:
+                self._given.update((each, each.until) for each in mine)
+        try:
+            yield mine if mine or token is None or token in self._given else [token]
+        except BaseException:
+            with self._lock:
+                if mine:
+                    self.items.setdefault(item, []).extend(mine)
+                for each in mine:
+                    self._given.pop(each, None)
+            raise
+
+    def cut(
+        self, items: Sequence[str | bytes], start: int, stop: int, most: int, generation: bytes
+    ) -> Iterator[tuple[int, int, bool]]:
+        """Cut a batch from `start` to `stop` into runs of at most `most` items, and single pending ones.
+
+        Of equal items only the first is answered as pending, or as many as are where every call counts.
+        """
+        if self.items:
+            seen: set[bytes] = set()
+            for at in range(start, stop):
+                item = as_bytes(items[at])
+                # Where every call counts, the equal item before this one has been answered by now.
+                if self.find(item, generation) and (self._every_call_counts or item not in seen):
+                    yield from _runs(start, at, most)
+                    yield at, at + 1, True
+                    start = at + 1
+                    seen.add(item)
+        yield from _runs(start, stop, most)
+
+    def _forget(self) -> None:
+        now = time.monotonic()
+        while self._given and self._given[next(iter(self._given))] <= now:
+            del self._given[next(iter(self._given))]
+        if len(self.items) >= MOST_PENDING:
+            oldest = next((item for item, calls in self.items.items() if calls[0].answer is None), None)
+            if oldest is not None:
+                del self.items[oldest]
+                _log.error("%d items have no answer yet; the oldest is forgotten", MOST_PENDING)
+
+
+def _runs(first: int, last: int, most: int) -> Iterator[tuple[int, int, bool]]:
+    for start in range(first, last, most):
+        yield start, min(start + most, last), False

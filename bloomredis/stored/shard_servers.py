@@ -1,0 +1,127 @@
+"""The record of a sharded filter, on one server or on each of several.
+
+Of several servers the first has the record with its table, and each other one a copy without it, which says
+which place it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from bloomredis.arguments import OnLost
+from bloomredis.errors import FilterMismatchError, FilterNotFoundError
+from bloomredis.protocol import scripts
+from bloomredis.protocol.calls import Wait
+from bloomredis.protocol.gather import at, gather, unless_failed
+from bloomredis.protocol.replies import unhex
+from bloomredis.protocol.steps import Op
+from bloomredis.stored import shard_record
+from bloomredis.stored.base import Arguments
+from bloomredis.stored.shard_record import ShardRecord
+from bloomredis.stored.single import StoredFilter
+
+T = TypeVar("T")
+_RESERVE_RECORD = scripts.load("reserve_record")
+
+
+class Found(NamedTuple):
+    """A record as it is stored, its table, and its time to live in ms, negative if it does not expire."""
+
+    record: ShardRecord
+    table: list[bytes]
+    ttl: int
+
+
+class RecordServers(StoredFilter):
+    """The servers that have the record or a copy of it."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        plan: Callable[..., ShardRecord] | None,
+        layout: str | None,
+        wanted: Mapping[str, int | None],
+        ttl: int,
+        on_lost: OnLost,
+        wait: Wait | None,
+    ) -> None:
+        self._plan = plan
+        self._wanted = wanted
+        super().__init__(name, new=None, layout=layout, ttl=ttl, on_lost=on_lost, wait=wait)
+        self.is_one_bitmap = False
+        self.over(1)
+
+    def over(self, servers: int) -> None:
+        """Spread the shards over so many servers; `ValueError` if there are fewer shards."""
+        self.servers = servers
+        self._planned = self._plan(servers=servers) if self._plan else None
+        self._new = self._planned.head if self._planned else None
+
+    def _on(self, place: int, operation: Op[T]) -> Op[T]:
+        return at(place if self.servers > 1 else None, operation)
+
+    def _ask(self, place: int, new: ShardRecord | None = None, replaced: bytes = b"") -> Op[Found]:
+        """Return the record or copy at a place, after making one if the key is free or has `replaced`."""
+        arguments: Arguments = [b"" if new is None else replace(new, place=place).pack(), self._ttl, replaced]
+        text, ttl = yield from self._on(
+            place, self._call(_RESERVE_RECORD, arguments, None if new is None else self.wait)
+        )
+        try:
+            record, table = shard_record.parse(unhex(text))
+        except ValueError as error:
+            raise FilterMismatchError(f"{self.name!r} holds no sharded filter: {error}") from None
+        return Found(record, table, ttl)
+
+    def _look(self, place: int, like: ShardRecord | None = None) -> Op[Found | None]:
+        """Read and check the record or the copy at a place, None if there is none."""
+        try:
+            found = yield from self._ask(place)
+        except FilterNotFoundError:
+            return None
+        self._check(found.record, place, like)
+        return found
+
+    def _copies(self, record: ShardRecord, *, is_new: bool) -> Op[None]:
+        """Check the copies of all other servers; make those that are missing."""
+        places = range(1, self.servers)
+        copies = unless_failed((yield from gather(self._look(place, record) for place in places)))
+        missing = [place for place, copy in zip(places, copies, strict=True) if copy is None]
+        if missing and not is_new:
+            self._tell(f"{self.name!r} has vanished from server {missing[0]} of {list(range(self.servers))}")
+        unless_failed((yield from gather(self._ask(place, record) for place in missing)))
+
+    def _check(self, found: ShardRecord, place: int, like: ShardRecord | None) -> None:
+        if (found.servers, found.place) != (self.servers, place):
+            raise FilterMismatchError(
+                f"{self.name!r} was made on {found.servers} servers, and the one in place {place} of "
+                f"{self.servers} has its place {found.place} (counted from 0): give a client of each, in the "
+                "order in which it was made"
+            )
+        self._check_parameters(found.head)
+        for field, value in self._wanted.items():
+            if value is not None and getattr(found, field) != value:
+                raise FilterMismatchError(
+                    f"{self.name!r} has {field} {getattr(found, field)}, not {value}; open it with "
+                    "ShardedBloomFilter.open(), which takes what is stored, or use another name"
+                )
+        if like is not None and _parameters(found) != _parameters(like):
+            raise FilterMismatchError(
+                f"{self.name!r} is another filter on server {place}: it has {_parameters(found)}, not "
+                f"{_parameters(like)}; delete the key there, or use another name"
+            )
+
+
+def _parameters(record: ShardRecord) -> tuple[object, ...]:
+    head = record.head
+    return (
+        head.capacity,
+        head.error_rate,
+        head.layout,
+        head.num_bits,
+        head.num_hashes,
+        record.shards,
+        record.seed,
+    )

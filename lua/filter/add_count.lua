@@ -1,0 +1,29 @@
+-- Add to the item count, for items whose bits were set by other scripts.
+--
+-- KEYS[1]  the filter
+-- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the number of items that were new
+-- ARGV[3]  with KEYS[2]: the number of this call in its lane
+--
+-- Reply: 1
+
+-- include: numbers
+-- include: header
+-- include: receipts
+
+local key, receipt, identity, added, number = KEYS[1], KEYS[2], ARGV[1], read_number(ARGV[2], 0), ARGV[3]
+
+local replayed = replay(receipt, number)
+if replayed then
+  return replayed
+end
+local filter, refusal = open_filter(key, identity)
+if not filter then
+  return refusal
+elseif not added then
+  return redis.error_reply('BLOOMARGUMENT the number of new items must be an integer from 0 up')
+end
+note_added(filter, added)
+keep(receipt, number, 1)
+return 1

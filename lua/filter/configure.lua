@@ -1,0 +1,22 @@
+-- Create a hash of parameters unless the key exists; reply the values that are stored then.
+--
+-- KEYS[1]      the hash
+-- ARGV[i]      a field, for every odd i
+-- ARGV[i + 1]  its value
+--
+-- Reply: the value of each field, an empty string if it is missing
+
+local key = KEYS[1]
+
+if #ARGV < 2 or #ARGV % 2 == 1 then
+  return redis.error_reply('BLOOMARGUMENT parameters are pairs of a field and a value')
+elseif redis.call('EXISTS', key) == 0 then
+  for i = 1, #ARGV, 2 do
+    redis.call('HSET', key, ARGV[i], ARGV[i + 1])
+  end
+end
+local values = {}
+for i = 1, #ARGV, 2 do
+  values[#values + 1] = redis.call('HGET', key, ARGV[i]) or ''
+end
+return values

@@ -1,0 +1,14 @@
+-- Describe the stored filter; nothing is changed.
+--
+-- KEYS[1]  the filter
+--
+-- Reply: { header in hex, length of the string, time to live in ms or -1 }
+
+-- include: header
+-- include: create
+
+local header, refusal = read_header(KEYS[1])
+if not header then
+  return refusal
+end
+return describe(KEYS[1], header)

@@ -1,0 +1,29 @@
+-- Create a filter unless the key exists; reply the filter that is stored then.
+--
+-- KEYS[1]  the filter
+-- ARGV[1]  the header to store if the key is free (64 bytes; the script sets creation time and count)
+-- ARGV[2]  time to live in milliseconds from creation, 0 for none
+--
+-- Reply: { header in hex, length of the string, time to live in ms or -1 }
+
+-- include: numbers
+-- include: header
+-- include: create
+
+local key, template, ttl = KEYS[1], ARGV[1], read_number(ARGV[2], 0)
+
+local malformed = check_template(template)
+if malformed then
+  return malformed
+elseif not ttl then
+  return redis.error_reply('BLOOMARGUMENT the time to live must be a number of milliseconds')
+end
+
+if redis.call('EXISTS', key) == 0 then
+  create(key, template, ttl)
+end
+local header, refusal = read_header(key)
+if not header then
+  return refusal
+end
+return describe(key, header)

@@ -1,0 +1,103 @@
+-- The layer record (FORMAT.md): a key of its own that says which layers a scaling or rotating filter has.
+-- include: numbers
+-- include: header
+
+local LAYERS_BYTES = 16      -- of the identity, before the layer record or the descriptions of bitmaps
+local PARAMETERS_BYTES = 48  -- of a layer's header: all that does not depend on when it was begun
+local RECORD_BYTES = 88      -- without the times at which the layers were begun
+local MAX_RECORD_BYTES = RECORD_BYTES + 8 * 256
+local ROTATING = 2           -- the kind of a filter whose layers belong to time slices
+
+local function is_layered(identity)
+  return identity and #identity > LAYERS_BYTES and identity:sub(1, 6) == 'layers'
+end
+
+-- The number of keys behind those that a script documents: the layer record or the cursor, and the other layers.
+local function extra_keys(identity)
+  return is_layered(identity) and identity:byte(8) + (read_u64(identity, 9) > 0 and 1 or 0) or 0
+end
+
+local function has_record(identity)
+  return is_layered(identity) and identity:byte(7) == 2
+end
+
+-- The server's clock in microseconds.
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- The layer record under a key, '' if the key is missing; or nil and an error reply.
+local function read_record(key)
+  local record = redis.pcall('GETRANGE', key, 0, MAX_RECORD_BYTES)
+  if type(record) == 'table' then
+    return nil, record
+  elseif record ~= '' and record:sub(1, 6) ~= 'bloomr' then
+    return nil, redis.error_reply('BLOOMFOREIGN the key holds a string that is no filter')
+  end
+  return record
+end
+
+-- The length of a time slice in microseconds, and the number of slices that an item stays; nil for a scaling filter.
+local function slices_of(record)
+  if record:byte(11) == ROTATING then
+    return read_u64(record, 65), read_u64(record, 73)
+  end
+end
+
+-- The time at which a layer was begun; the newest is layer 0.
+local function begun(record, layer)
+  local at = #record - 8 * layer - 7
+  return read_u64(record, at)
+end
+
+-- The slice that a time is in, and the last slice whose items have all expired by then.
+local function slice_at(time, width, slices)
+  local slice = math.floor(time / width)
+  return slice, slice - slices - 1
+end
+
+-- The layer record that the caller knows if it is stored, or if it has expired together with all of its layers; else
+-- nil and an error reply.
+local function check_record(keys, identity)
+  local others, length = identity:byte(8), read_u64(identity, 9)
+  local described = #identity - LAYERS_BYTES - length
+  if length ~= RECORD_BYTES + 8 * (others + 1) or #keys < others + 2
+    or described ~= PARAMETERS_BYTES and described ~= PARAMETERS_BYTES * (others + 1) then
+    return nil, redis.error_reply('BLOOMARGUMENT the layers and the keys do not match')
+  end
+  local expected = identity:sub(LAYERS_BYTES + 1, LAYERS_BYTES + length)
+  local record, refusal = read_record(keys[#keys - others])
+  if record == expected then
+    return expected
+  elseif record == '' then
+    local width, slices = slices_of(expected)
+    if width then
+      local _, past = slice_at(now(), width, slices)
+      if slice_at(begun(expected, 0), width, slices) <= past then
+        return expected
+      end
+    end
+    return nil, redis.error_reply('BLOOMMISSING there is no such key')
+  elseif record then
+    return nil, redis.error_reply('BLOOMCHANGED ' .. hex(record))
+  end
+  return nil, refusal
+end
+
+-- All keys of the filter that the caller knows; or nil and an error reply.
+local function keys_of(keys, identity)
+  if not has_record(identity) then
+    local filter, refusal = open_filter(keys[1], identity)
+    return filter and { keys[1] }, refusal
+  end
+  local record, refusal = check_record(keys, identity)
+  if not record then
+    return nil, refusal
+  end
+  local all = { keys[1] }
+  for i = #keys - extra_keys(identity) + 1, #keys do
+    all[#all + 1] = keys[i]
+  end
+  return all
+end

@@ -1,0 +1,44 @@
+-- The words of blocks and masks (FORMAT.md).
+-- include: numbers
+
+local BLOCK_BYTES = 32
+local MAX_BLOCKS = 1024  -- about 2 ms
+
+local NUMBER = '<I4'
+local WORDS = '<i4i4i4i4i4i4i4i4'
+local PACKED, PACKED_BYTES = '<I4i4i4i4i4i4i4i4i4', 36
+
+-- The server's own functions; or replacements that know only the formats above and treat all words as unsigned.
+local bit = rawget(_G, 'bit')
+
+local read_words = struct and struct.unpack or function(format, bytes, first)
+  local words = {}
+  for i = 1, math.floor(#format / 2) do
+    local a, b, c, d = bytes:byte(first, first + 3)
+    words[i] = a + b * 256 + c * 65536 + d * 16777216
+    first = first + 4
+  end
+  return unpack(words)
+end
+
+local write_words = struct and struct.pack or function(_, ...)
+  local bytes = {}
+  for _, word in ipairs({ ... }) do
+    for _ = 1, 4 do
+      bytes[#bytes + 1] = string.char(word % 256)
+      word = math.floor(word / 256)
+    end
+  end
+  return table.concat(bytes)
+end
+
+local bor = bit and bit.bor or function(left, right)
+  local both, value = left, 1
+  for _ = 1, 32 do
+    if right % (2 * value) >= value and left % (2 * value) < value then
+      both = both + value
+    end
+    value = 2 * value
+  end
+  return both
+end

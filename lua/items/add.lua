@@ -1,0 +1,71 @@
+-- Add a batch of items: set all bits of each, and reply which items were new.
+--
+-- KEYS[1]  the filter; of several layers the newest (the other keys come last: FORMAT.md)
+-- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- KEYS[3]  the receipt of the lane of an earlier call that had this one item and whose reply was lost; absent
+--          if there is none
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the packed items, one after another: bit offsets or blocks (FORMAT.md)
+-- ARGV[3]  with KEYS[2]: the number of this call in its lane
+-- ARGV[4]  with KEYS[3]: the number of the earlier call in its lane
+-- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
+--
+-- Reply: for one item 1 (new) or 0 (present); for more a string with one such character each, which ends
+-- before the first new item that the newest of several layers has no room for
+
+-- include: numbers
+-- include: format
+-- include: words
+
+local key, identity, packed, number = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+
+-- paste: fast_path
+if fast and KEYS[2] then
+  local kept = call('GET', KEYS[2])
+  fast = #KEYS == 2 and tonumber(number) and (not kept or (tonumber(kept:match('^%d+')) or 0) < tonumber(number))
+end
+if fast then
+  local first_item, last_item, item_bytes = 1, #packed, stride
+  -- paste: set_blocks
+  local reply = count == 1 and answers[1] or table.concat(answers)
+  if added > 0 then
+    call('SETRANGE', key, IDENTITY_BYTES, write_u64(read_u64(header, IDENTITY_BYTES + 1) + added))
+    if KEYS[2] then
+      call('SET', KEYS[2], number .. ':' .. reply, 'PX', RECEIPT_MS)
+    end
+  end
+  return count == 1 and added or reply
+end
+
+-- include: header
+-- include: items
+-- include: layers or one_layer
+-- include: answer
+-- include: receipts
+
+local own = #KEYS - extra_keys(identity)
+local receipt, earlier_receipt = own >= 2 and KEYS[2], own >= 3 and KEYS[3]
+local earlier_number, index = ARGV[4], read_number(ARGV[5], 0)
+
+local replayed = replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index, own < #KEYS)
+if replayed then
+  return replayed
+end
+local filter, refusal = open_layers(KEYS, identity)
+if not filter then
+  return refusal
+end
+local items, malformed = read_layers(filter, packed)
+if not items then
+  return malformed
+end
+
+local reply, added = set_items(items)
+if #reply == 0 then
+  return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
+end
+note_added(filter, added)
+if added > 0 then
+  keep(receipt, number, reply, filter.lasting)
+end
+return answer(reply)

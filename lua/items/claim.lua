@@ -1,0 +1,48 @@
+-- Claim each item of a batch that is neither in the filter nor held by another owner.
+--
+-- KEYS[1]      the filter; of several layers the newest (the other keys come last: FORMAT.md)
+-- KEYS[i + 1]  the claim of item i, from 1
+-- ARGV[1]      the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]      the packed items, one after another: bit offsets or blocks (FORMAT.md)
+-- ARGV[3]      the lease of the claims, in milliseconds
+-- ARGV[4]      the owners, 16 bytes an item; the same again if the call is sent again
+--
+-- Reply: a string of one character an item: c (claimed), d (done, in the filter), b (busy)
+
+-- include: numbers
+-- include: layers or one_layer
+-- include: claims
+
+local identity, packed, lease, owners = ARGV[1], ARGV[2], read_number(ARGV[3], 1), ARGV[4]
+local own = #KEYS - extra_keys(identity)
+
+local filter, refusal = open_layers(KEYS, identity)
+if not filter then
+  return refusal
+end
+local items, unreadable = read_layers(filter, packed)
+local malformed = unreadable or check_lease(lease) or check_owners(owners, items.count)
+if malformed then
+  return malformed
+elseif own ~= items.count + 1 then
+  return redis.error_reply('BLOOMARGUMENT ' .. own - 1 .. ' keys are not the claims of ' .. items.count .. ' items')
+end
+
+local answers = {}
+for i = 1, items.count do
+  local claim = KEYS[i + 1]
+  local mine = filter.generation .. owners:sub((i - 1) * OWNER_BYTES + 1, i * OWNER_BYTES)
+  if items.test(i) then
+    answers[i] = 'd'
+  else
+    local held = redis.call('GET', claim)
+    local outlived = held and #held == #mine and held:sub(1, #filter.generation) ~= filter.generation
+    if held and held ~= mine and not outlived then
+      answers[i] = 'b'
+    else
+      redis.call('SET', claim, mine, 'PX', lease)
+      answers[i] = 'c'
+    end
+  end
+end
+return table.concat(answers)

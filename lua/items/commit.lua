@@ -1,0 +1,46 @@
+-- Add an item and drop its claim, if the caller still holds it.
+--
+-- KEYS[1]  the filter; of several layers the newest (the other keys come last: FORMAT.md)
+-- KEYS[2]  the claim of the item
+-- KEYS[3]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the packed item: bit offsets or blocks (FORMAT.md)
+-- ARGV[3]  the owner of the claim (16 bytes)
+-- ARGV[4]  with KEYS[3]: the number of this call in its lane
+--
+-- Reply: 1; or 0 if the claim is another owner's or gone, and nothing was changed
+
+-- include: header
+-- include: items
+-- include: layers or one_layer
+-- include: receipts
+-- include: claims
+
+local identity, packed, owner, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local own = #KEYS - extra_keys(identity)
+local claim, receipt = KEYS[2], own >= 3 and KEYS[3]
+
+local replayed = replay(receipt, number)
+if replayed then
+  return replayed
+end
+local filter, refusal = open_layers(KEYS, identity)
+if not filter then
+  return refusal
+end
+local items, unreadable = read_layers(filter, packed)
+local malformed = unreadable or check_owners(owner, items.count)
+if malformed then
+  return malformed
+end
+if redis.call('GET', claim) ~= filter.generation .. owner then
+  return 0
+end
+local reply, added = set_items(items)
+if #reply == 0 then
+  return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
+end
+note_added(filter, added)
+redis.call('UNLINK', claim)
+keep(receipt, number, 1, filter.lasting)
+return 1

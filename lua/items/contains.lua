@@ -1,0 +1,45 @@
+-- Reply which items of a batch are in the filter; nothing is changed.
+--
+-- KEYS[1]  the filter; of several layers the newest (the other keys come last: FORMAT.md)
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the packed items, one after another: bit offsets or blocks (FORMAT.md)
+--
+-- Reply: for one item 1 (present) or 0 (absent); for more a string with one such character each
+
+-- include: numbers
+-- include: format
+-- include: words
+
+local key, identity, packed = KEYS[1], ARGV[1], ARGV[2]
+
+-- paste: fast_path
+if fast then
+  local answers, count = {}, 0
+  for item = 1, #packed, stride do
+    local there = true
+    for at = item, item + stride - 1, PACKED_BYTES do
+      -- paste: test_block
+    end
+    count = count + 1
+    answers[count] = there and '1' or '0'
+  end
+  return count == 1 and tonumber(answers[1]) or table.concat(answers)
+end
+
+-- include: layers or one_layer
+-- include: answer
+
+local filter, refusal = open_layers(KEYS, identity)
+if not filter then
+  return refusal
+end
+local items, malformed = read_layers(filter, packed)
+if not items then
+  return malformed
+end
+
+local answers = {}
+for i = 1, items.count do
+  answers[i] = items.test(i) and '1' or '0'
+end
+return answer(table.concat(answers))

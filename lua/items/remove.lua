@@ -1,0 +1,48 @@
+-- Remove a batch of items from a filter that counts: lower the counters of each, and reply which items were in.
+--
+-- KEYS[1]  the filter
+-- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- KEYS[3]  the receipt of the lane of an earlier call that had this one item and whose reply was lost; absent
+--          if there is none
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the packed items, one after another: the numbers of their counters (FORMAT.md)
+-- ARGV[3]  with KEYS[2]: the number of this call in its lane
+-- ARGV[4]  with KEYS[3]: the number of the earlier call in its lane
+-- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
+--
+-- Reply: for one item 1 (removed) or 0 (absent); for more a string with one such character each
+
+-- include: numbers
+-- include: header
+-- include: items
+-- include: answer
+-- include: receipts
+
+local key, identity, packed, number, earlier_number = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local receipt, earlier_receipt, index = KEYS[2], KEYS[3], read_number(ARGV[5], 0)
+
+local replayed = replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index)
+if replayed then
+  return replayed
+end
+local filter, refusal = open_filter(key, identity)
+if not filter then
+  return refusal
+elseif filter.cell_bits == 1 then
+  return redis.error_reply('BLOOMARGUMENT the filter does not count, so nothing can be removed')
+end
+local items, malformed = read_items(filter, packed)
+if not items then
+  return malformed
+end
+
+local answers, removed = {}, 0
+for i = 1, items.count do
+  local was_in = items.lower(i)
+  answers[i] = was_in and '1' or '0'
+  removed = removed + (was_in and 1 or 0)
+end
+note_added(filter, -removed)
+local reply = table.concat(answers)
+keep(receipt, number, reply)  -- even if nothing was removed: a second execution might remove something
+return answer(reply)

@@ -1,0 +1,50 @@
+-- OR a segment into a filter's bits; reply the bits that were there before.
+--
+-- KEYS[1]  the filter
+-- KEYS[2]  a free name for a temporary key
+-- KEYS[3]  another
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the first byte of the segment, counted from the first byte of the bits
+-- ARGV[3]  the segment
+--
+-- Reply: the previous bytes; fewer at the end of a string that is shorter
+
+-- include: numbers
+-- include: header
+
+local MAX_BYTES = 131072  -- about 0.5 ms
+
+local key, old_key, new_key = KEYS[1], KEYS[2], KEYS[3]
+local identity, first, segment = ARGV[1], read_number(ARGV[2], 0), ARGV[3]
+
+local filter, refusal = open_filter(key, identity)
+if not filter then
+  return refusal
+elseif filter.cell_bits > 1 then
+  return redis.error_reply('BLOOMARGUMENT counters are raised one by one')
+elseif not first or not segment or #segment < 1 or #segment > MAX_BYTES
+  or first + #segment > math.ceil(read_u64(filter.header, 17) / 8) then
+  return redis.error_reply('BLOOMARGUMENT the segment is empty, too long, or lies outside the filter')
+end
+
+-- Keeps the temporary keys from replicas and the append-only file, on servers that allow it.
+local function replicate(what)
+  if redis.set_repl then
+    redis.set_repl(what)
+  end
+end
+
+local start = filter.first_bit / 8 + first
+local old = redis.call('GETRANGE', key, start, start + #segment - 1)
+replicate(redis.REPL_NONE)
+redis.call('SET', old_key, old)
+redis.call('SET', new_key, segment)
+redis.call('BITOP', 'OR', new_key, new_key, old_key)
+local both = redis.call('GET', new_key)
+redis.call('UNLINK', old_key, new_key)
+replicate(redis.REPL_ALL)
+if both ~= old then
+  redis.call('SETRANGE', key, start, both)
+end
+note_added(filter, 0)
+return old

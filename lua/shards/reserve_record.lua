@@ -1,0 +1,43 @@
+-- Create the record of a sharded filter, if the key is free or holds the record to replace; reply what is stored then.
+--
+-- KEYS[1]  the shard record
+-- ARGV[1]  the shard record to store (header, extension and table; the script sets the creation time), or an
+--          empty string to change nothing
+-- ARGV[2]  time to live in milliseconds from creation, 0 for none; a record that is replaced keeps its own
+-- ARGV[3]  the identity of the shard record to replace (56 bytes), absent if there is none
+--
+-- Reply: { the shard record in hex, or the header of another filter, time to live in ms or -1 }
+
+-- include: numbers
+-- include: format
+-- include: header
+-- include: shard_record
+
+local key, record, ttl, replaced = KEYS[1], ARGV[1], read_number(ARGV[2], 0), ARGV[3]
+
+if not ttl then
+  return redis.error_reply('BLOOMARGUMENT the time to live must be a number of milliseconds')
+elseif record ~= ''
+  and (#record < SHARD_RECORD_BYTES or record:sub(1, 7) ~= 'bloomr\1' or record:byte(11) ~= SHARDED) then
+  return redis.error_reply('BLOOMARGUMENT the shard record is malformed')
+end
+
+local there = read_header(key)
+local replaces = there and there:sub(1, IDENTITY_BYTES) == replaced
+if record ~= '' and (replaces or redis.call('EXISTS', key) == 0) then
+  local now = redis.call('TIME')
+  if replaces then
+    ttl = redis.call('PTTL', key)
+  end
+  redis.call('SET', key, record:sub(1, 48) .. write_u64(now[1] * 1000000 + now[2]) .. record:sub(IDENTITY_BYTES + 1))
+  if ttl > 0 then
+    redis.call('PEXPIRE', key, ttl)
+  end
+end
+
+local header, refusal = read_header(key)
+if not header then
+  return refusal
+end
+local whole = header:byte(11) == SHARDED and redis.call('GETRANGE', key, 0, -1) or header
+return { hex(whole), redis.call('PTTL', key) }

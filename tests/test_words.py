@@ -1,0 +1,65 @@
+"""Rules about docstrings and lengths that no linter holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bloomredis
+import bloomredis.asyncio
+
+PACKAGE = Path(bloomredis.__file__).parent
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+EACH_MODULE = pytest.mark.parametrize("module", MODULES)
+
+
+def source(module: str) -> str:
+    """Return the text of a module."""
+    return (PACKAGE / module).read_text("utf-8")
+
+
+def documented(module: str) -> Iterator[ast.Module | ast.ClassDef | FUNCTIONS]:
+    """Yield the module, its classes and its functions."""
+    for node in ast.walk(ast.parse(source(module))):
+        if isinstance(node, ast.Module | ast.ClassDef | FUNCTIONS):
+            yield node
+
+
+def lines(node: FUNCTIONS) -> int:
+    """Return the number of a function's lines, without those of its docstring."""
+    first = node.body[0]
+    documented = ast.get_docstring(node) is not None
+    docstring = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+    return (node.end_lineno or 0) - node.lineno + 1 - docstring
+
+
+@EACH_MODULE
+def test_no_docstring_begins_with_a_question(module: str) -> None:
+    """The first word of a docstring is never What, Which, Whether or How."""
+    docstrings = filter(None, map(ast.get_docstring, documented(module)))
+    assert [text for text in docstrings if re.match(r"(What|Which|Whether|How)\b", text)] == []
+
+
+@EACH_MODULE
+def test_modules_are_short(module: str) -> None:
+    """A module has at most 300 lines."""
+    assert len(source(module).splitlines()) <= 300
+
+
+@EACH_MODULE
+def test_functions_are_short(module: str) -> None:
+    """A function has at most 30 lines, or says after `# long:` in its first line why it needs more."""
+    text = source(module).splitlines()
+    long = [node for node in documented(module) if isinstance(node, FUNCTIONS) and lines(node) > 30]
+    assert [node.name for node in long if not re.search(r"# long: \w", text[node.lineno - 1])] == []
+
+
+@pytest.mark.parametrize("module", [bloomredis, bloomredis.asyncio], ids=lambda module: module.__name__)
+def test_dir_shows_the_public_names_alone(module: object) -> None:
+    """Neither submodules nor what a module imports for itself stand in its `dir()`."""
+    assert {name for name in dir(module) if not name.startswith("__")} == set(module.__all__)  # type: ignore[attr-defined]
