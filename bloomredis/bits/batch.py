@@ -1,7 +1,7 @@
 """Batches of hashed items: tested and set in a copy of a filter, deduplicated, packed for the scripts.
 
 A layout hashes a batch once, into a `BatchBits`.  Each layout has its own representation; the operations
-on it are the same for all.
+on it are the same for both.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bloomredis.bits.block_hashing import ENTRY_BYTES, MASKS
+from bloomredis.bits.limits import BLOCK_BITS
 
 Bytes = NDArray[np.uint8]
 
@@ -129,6 +133,42 @@ class ScatteredBits(BatchBits):
     def packed(self) -> bytes:
         """Return the offsets as little-endian u32, item after item."""
         return self.offsets.T.astype("<u4", copy=False).tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class BlockBits(BatchBits):
+    """Bits of the blocked layout: a row of blocks for each region, and in it a row for each position."""
+
+    blocks: NDArray[np.uint32]
+    positions: NDArray[np.uint8]
+
+    def take(self, items: NDArray[np.intp]) -> BlockBits:
+        """Return the bits of some items, given by index."""
+        return BlockBits(self.blocks.take(items, axis=1), self.positions.take(items, axis=2))
+
+    def rows(self) -> Sequence[NDArray[Any]]:
+        """Return the blocks and the positions."""
+        return [*self.blocks, *chain(*self.positions)]
+
+    def places(self) -> BitAddresses:
+        """Return the addresses of all bits."""
+        first = self.blocks.astype(np.intp) * (BLOCK_BITS // 8)
+        at = first[:, None] + (self.positions >> np.uint8(3))
+        regions, bits, items = at.shape
+        rows = regions * bits, items
+        return BitAddresses(at.reshape(rows), byte_masks(self.positions).reshape(rows))
+
+    def packed(self) -> bytes:
+        """Return each item's blocks: the number as little-endian u32, then the mask."""
+        regions, items = self.blocks.shape
+        packed = np.empty((items, regions, ENTRY_BYTES // 4), dtype="<u4")
+        packed[:, :, 0] = self.blocks.T
+        for i, positions in enumerate(self.positions):
+            masks = MASKS.take(positions[0], axis=0)
+            for row in positions[1:]:
+                masks |= MASKS.take(row, axis=0)
+            packed[:, i, 1:] = masks.view("<u4")
+        return packed.tobytes()
 
 
 def byte_masks(bits: Bytes) -> Bytes:

@@ -12,16 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
-from typing import Any
 
 import numpy as np
 from mmh3 import hash_bytes
-from numpy.typing import NDArray
 
 from bloomredis.bits import block_hashing, encoding
-from bloomredis.bits.batch import AT_ONCE, BatchBits, BitAddresses, byte_masks
-from bloomredis.bits.block_hashing import BIT_VALUES, BLOCK_NUMBER, ENTRY_BYTES, MASKS, picks
+from bloomredis.bits.batch import AT_ONCE, BlockBits
+from bloomredis.bits.block_hashing import BIT_VALUES, BLOCK_NUMBER, ENTRY_BYTES, picks
 from bloomredis.bits.encoding import Item
 from bloomredis.bits.limits import BLOCK_BITS
 
@@ -91,39 +88,3 @@ class Blocked:
         return b"".join(
             self.hashed(items[start : start + AT_ONCE]).packed() for start in range(0, len(items), AT_ONCE)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class BlockBits(BatchBits):
-    """Bits of the blocked layout: a row of blocks for each region, and in it a row for each position."""
-
-    blocks: NDArray[np.uint32]
-    positions: NDArray[np.uint8]
-
-    def take(self, items: NDArray[np.intp]) -> BlockBits:
-        """Return the bits of some items, given by index."""
-        return BlockBits(self.blocks.take(items, axis=1), self.positions.take(items, axis=2))
-
-    def rows(self) -> Sequence[NDArray[Any]]:
-        """Return the blocks and the positions."""
-        return [*self.blocks, *chain(*self.positions)]
-
-    def places(self) -> BitAddresses:
-        """Return the addresses of all bits."""
-        first = self.blocks.astype(np.intp) * (BLOCK_BITS // 8)
-        at = first[:, None] + (self.positions >> np.uint8(3))
-        regions, bits, items = at.shape
-        rows = regions * bits, items
-        return BitAddresses(at.reshape(rows), byte_masks(self.positions).reshape(rows))
-
-    def packed(self) -> bytes:
-        """Return each item's blocks: the number as little-endian u32, then the mask."""
-        regions, items = self.blocks.shape
-        packed = np.empty((items, regions, ENTRY_BYTES // 4), dtype="<u4")
-        packed[:, :, 0] = self.blocks.T
-        for i, positions in enumerate(self.positions):
-            masks = MASKS.take(positions[0], axis=0)
-            for row in positions[1:]:
-                masks |= MASKS.take(row, axis=0)
-            packed[:, i, 1:] = masks.view("<u4")
-        return packed.tobytes()

@@ -76,9 +76,13 @@ async def _execute(client: AsyncClient, step: Step) -> Any:
 
 
 async def _here(step: NextBatch | Compute) -> Any:
-    if isinstance(step, NextBatch):
-        return await anext(step.source, None)
-    return await asyncio.get_running_loop().run_in_executor(None, step.function)
+    loop = asyncio.get_running_loop()
+    if isinstance(step, Compute):
+        return await loop.run_in_executor(None, step.function)
+    batch = await anext(step.source, None)
+    if batch and step.take:
+        await loop.run_in_executor(None, step.take, batch)
+    return batch
 
 
 async def _send(client: AsyncClient, step: Any) -> Any:

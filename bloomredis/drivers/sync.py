@@ -87,7 +87,12 @@ def _execute(client: SyncClient, step: Step) -> Any:
 
 
 def _here(step: NextBatch | Compute) -> Any:
-    return next(step.source, None) if isinstance(step, NextBatch) else step.function()
+    if isinstance(step, Compute):
+        return step.function()
+    batch = next(step.source, None)
+    if batch and step.take:
+        step.take(batch)
+    return batch
 
 
 def _send(client: SyncClient, step: Any) -> Any:

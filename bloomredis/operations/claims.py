@@ -7,7 +7,6 @@ commit: the item's bits are set and its claim is dropped together, or neither.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -38,7 +37,6 @@ _MOST_ITEMS: Final = 200
 """Items that one script claims: each costs it two more commands than its probes."""
 
 _AGAIN: Final = "a second call on the same object answers as this one would have"
-_log = logging.getLogger("bloomredis")
 
 
 @dataclass(slots=True)
@@ -185,36 +183,3 @@ class Claims:
             f"the claim on {held.item!r} ran out or its filter was cleared, and another worker may have it; "
             "nothing was changed: take a longer lease, or extend() it in time"
         )
-
-
-class ClaimView:
-    """An item that this worker may hold: true if it does.
-
-    `state` is `"claimed"` (this worker holds the item until the lease runs out), `"done"` (it is in the
-    filter) or `"busy"` (another worker holds it); after a call `"released"` or `"lost"`.  As a context
-    manager it commits on a clean exit and releases the item on an exception; where the item is not
-    held it does nothing, so test it first: ``with f.claim(x) as claim: if claim: ...``.
-    """
-
-    def __init__(self, held: Held) -> None:
-        self._held = held
-
-    @property
-    def item(self) -> Any:
-        """The item as it was given."""
-        return self._held.item
-
-    @property
-    def state(self) -> State:
-        """Whether this worker holds the item, and if not, why."""
-        return self._held.state
-
-    def __bool__(self) -> bool:
-        return self._held.state == "claimed"
-
-    def __repr__(self) -> str:
-        return f"<Claim on {self.item!r}: {self.state}>"
-
-    def _not_released(self, error: Exception) -> None:
-        """Log that a release failed while the caller's own exception was on its way."""
-        _log.warning("%r was not released (%s); it is free when its lease runs out", self.item, error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any, ClassVar, Final, TypeVar
 
 from bloomredis import arguments
@@ -13,7 +12,7 @@ from bloomredis.bits import encoding
 from bloomredis.operations import info
 from bloomredis.operations.claims import Claims, Held
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.loading import Load, send_load
+from bloomredis.operations.loading import load
 from bloomredis.operations.local_cache import CachedMembership
 from bloomredis.operations.membership import Answers, Encoded, Membership
 from bloomredis.operations.options import Options
@@ -21,7 +20,7 @@ from bloomredis.protocol.calls import send
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Lanes, give_back, parse_token
 from bloomredis.protocol.replies import outcome_matters
-from bloomredis.protocol.steps import Compute, NextBatch, Op
+from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Description, Stored
 from bloomredis.stored.foreign import ForeignLayout
 from bloomredis.stored.header import COUNTING, FILTER
@@ -39,6 +38,10 @@ class Codec:
         self._encoder: encoding.Encoder = foreign or encoding
         self._foreign = foreign
         self.is_plain = encode is None and foreign is None
+        self.encode_all: Callable[[Sequence[Any]], Encoded] = (
+            self._encoder.encode_all if encode is None else self._encode_each
+        )
+        """Encode the items of a batch; ASCII strings may stay as they are."""
 
     def __getstate__(self) -> tuple[Any, ...]:
         return self._custom, self._foreign
@@ -55,10 +58,7 @@ class Codec:
             raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {item!r}")
         return self._foreign.encode(encoded) if self._foreign else encoded
 
-    def encode_all(self, items: Sequence[Any]) -> Encoded:
-        """Encode the items of a batch; ASCII strings may stay as they are."""
-        if self._custom is None:
-            return self._encoder.encode_all(items)
+    def _encode_each(self, items: Sequence[Any]) -> Encoded:
         return [self.encode(item) for item in items]
 
     def encode_for_batch(self, item: Any) -> str | bytes:
@@ -153,23 +153,7 @@ class FilterOperations:
 
         :param source: an iterator of batches of `loading.LOAD_ITEMS`.
         """
-        handle = yield from self.stored.acquire()
-        load = Load(handle.bitmap if self.stored.is_one_bitmap else None, self.codec)
-        done = 0
-        while True:
-            batch = yield NextBatch(source)
-            if batch:
-                yield Compute(partial(load.take, batch))
-            if load.items and (load.is_full or not batch):
-                done += load.items
-                sent_to = yield from send_load(self.stored, self.membership, load)
-                added = yield Compute(load.finish)
-                if sent_to and added:
-                    yield from self.membership.add_count(sent_to, added)
-                if progress is not None:
-                    progress(done)
-            if not batch:
-                return done
+        return (yield from load(self.stored, self.membership, self.codec, source, progress))
 
     # -- claims: check and set in two steps, for workers that may crash in between
 

@@ -11,10 +11,10 @@ rate of 1e-2 that is 10 bytes an item in the blocked layout, so 13 bytes travel 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -24,9 +24,8 @@ from bloomredis.bits.layout import Layout
 from bloomredis.errors import FilterLostError
 from bloomredis.operations.membership import Membership
 from bloomredis.protocol import scripts
-from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import outcome_matters
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.steps import Compute, NextBatch, Op
 from bloomredis.stored.base import Handle, LayoutChanged, Stored
 
 _OR_SEGMENT: Final = scripts.load("or_segment")
@@ -85,7 +84,7 @@ class Load:
         self._candidates: list[BatchBits] = []  # of the others, those that had a bit that no earlier one had
         self._bytes = 0  # of the bits of all, those that were left out too
         self._is_sent = False
-        self._was_empty = True
+        self.was_empty = True
 
     def take(self, items: Sequence[Item]) -> None:
         """Add items to those that have not been sent; raises TypeError or ValueError for one that is none."""
@@ -127,7 +126,7 @@ class Load:
             self._bitmap.fill(0)
             for probes in self._candidates:
                 probes.places().set(self._bitmap)
-        self._is_sent, self._was_empty = True, True
+        self._is_sent, self.was_empty = True, True
         for first in range(0, self._num_bytes, SEGMENT_BYTES):
             piece = self._bitmap[first : first + SEGMENT_BYTES]
             if piece.any():
@@ -138,7 +137,7 @@ class Load:
         piece = self._bitmap[segment.first : segment.first + len(segment.data)]
         piece[: len(found)] = np.frombuffer(found, dtype=np.uint8)
         piece[len(found) :] = 0
-        self._was_empty = self._was_empty and not piece.any()
+        self.was_empty = self.was_empty and not piece.any()
 
     def finish(self) -> int:
         """Return how many items were new, and begin with none: not there before, and the first of equal ones.
@@ -146,7 +145,7 @@ class Load:
         An item whose bits are all set only by others that were read with it, in the same 8,192, counts
         as new.
         """
-        if self._was_empty:
+        if self.was_empty:
             added = sum(map(len, self._candidates))
         else:
             added = sum(len(probes.places().missing(self._bitmap)) for probes in self._candidates)
@@ -155,25 +154,64 @@ class Load:
         return added
 
 
-def send_load(stored: Stored, membership: Membership, load: Load) -> Op[Handle | None]:
+def load(
+    stored: Stored,
+    membership: Membership,
+    encoder: Encoder,
+    source: Any,
+    progress: Callable[[int], object] | None,
+) -> Op[int]:
+    """Add items as fast as possible; return how many were read.
+
+    :param source: an iterator of batches of `LOAD_ITEMS`.
+    """
+    handle = stored.handle or (yield from stored.open())
+    batches = Load(cast("Layout", handle.layout) if stored.is_one_bitmap else None, encoder)
+    done = 0
+    while True:
+        batch = yield NextBatch(source, batches.take)
+        if batches.items and (batches.is_full or not batch):
+            done += batches.items
+            with outcome_matters(stored.name):
+                sent_to = yield from _send(stored, membership, batches)
+                # Nothing has to be compared where nothing was there.
+                added = batches.finish() if batches.was_empty else (yield Compute(batches.finish))
+                if sent_to and added:
+                    yield from membership.add_count(sent_to, added)
+            if progress is not None:
+                progress(done)
+        if not batch:
+            return done
+
+
+def load_one_batch(
+    stored: Stored, membership: Membership, encoder: Encoder, items: Sequence[Any]
+) -> Op[None]:
+    """Add the items of a part of a load."""
+    handle = yield from stored.acquire()
+    batch = Load(handle.bitmap if stored.is_one_bitmap else None, encoder)
+    batch.take(items)
+    with outcome_matters(stored.name):
+        sent_to = yield from _send(stored, membership, batch)
+        added = batch.finish()
+        if sent_to and added:
+            yield from membership.add_count(sent_to, added)
+
+
+def _send(stored: Stored, membership: Membership, load: Load) -> Op[Handle | None]:
     """Add the items of a load; return the filter that got them as segments and has yet to count them."""
     for each in load.waiting:
         yield from membership.add(each.encoded, each.items)
     handle = None
     while load.is_dense and (handle is None or handle is not stored.handle):
         # A filter that was lost may have been replaced meanwhile.
-        handle = yield from stored.acquire()
+        handle = stored.handle or (yield from stored.open())
         if handle.layout != load.layout:
             raise FilterLostError(f"{stored.name!r} was replaced by a filter with other bits; load again")
-        with outcome_matters(stored.name), suppress(LayoutChanged):
+        with suppress(LayoutChanged):
+            temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
             for segment in load.segments():
                 arguments = (segment.first, segment.data)
-                found = yield from stored.run(_OR_SEGMENT, handle, arguments, _temporaries(stored))
+                found = yield from stored.run(_OR_SEGMENT, handle, arguments, temporaries)
                 load.record_previous(segment, found)
     return handle
-
-
-def _temporaries(stored: Stored) -> tuple[bytes, bytes]:
-    """Return names for the script's temporary keys, which are gone when it ends."""
-    prefix = auxiliary_prefix(stored.key) + b"segment:"
-    return prefix + b"old", prefix + b"new"

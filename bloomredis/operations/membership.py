@@ -165,7 +165,8 @@ class Membership:
 
     def _add(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
         """Add packed items in one script, in a lane that is theirs until they are answered."""
-        self._stored.check_writable()
+        if self._stored.only_read:
+            self._stored.check_writable()
         if not self._retry_safe:
             with outcome_matters(self._stored.name):
                 reply: Reply = yield from self._stored.run(self._change, handle, [packed], again=False)
@@ -263,15 +264,9 @@ class Membership:
     def add_count(self, handle: Handle, added: int) -> Op[None]:
         """Count items that were new when their bits were set by other scripts."""
         lane = self._lanes.take()
-        with outcome_matters(self._stored.name):
-            yield from self._stored.run(_ADD_COUNT, handle, (added, lane.next_call()), (lane.key,))
-        give_back(lane)
-
-    def token_of(self, item: str | bytes) -> str | None:
-        """Return the token of the last pending call about an item."""
-        handle = self._stored.handle
-        pending = handle and self._ledger.find(item, handle.generation)
-        return str(pending) if pending else None
+        lane.calls += 1
+        yield from self._stored.run(_ADD_COUNT, handle, (added, lane.calls), (lane.key,))
+        lane.free.append(lane)
 
 
 def is_not_executed(error: BaseException) -> bool:

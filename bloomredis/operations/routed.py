@@ -17,7 +17,7 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import Codec, FilterOperations
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.loading import Load, send_load
+from bloomredis.operations.loading import load_one_batch
 from bloomredis.operations.membership import Answers, Encoded
 from bloomredis.operations.options import Options
 from bloomredis.operations.pipelines import AnyPipeline, Queueing
@@ -318,10 +318,4 @@ def _interrupted(
 
 
 def _loaded(part: FilterOperations, items: Sequence[Any]) -> Op[None]:
-    handle = yield from part.stored.acquire()
-    load = Load(handle.bitmap if part.stored.is_one_bitmap else None, part.codec)
-    load.take(items)
-    sent_to = yield from send_load(part.stored, part.membership, load)
-    added = load.finish()
-    if sent_to and added:
-        yield from part.membership.add_count(sent_to, added)
+    return load_one_batch(part.stored, part.membership, part.codec, items)

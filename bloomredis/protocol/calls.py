@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bloomredis.protocol.replies import Unconfirmed, raise_explained, word_of
+from bloomredis.protocol.replies import Unconfirmed, raise_explained
 from bloomredis.protocol.scripts import Script, load
 from bloomredis.protocol.steps import AtMostOnce, Command, Op, ReadOnly
 
@@ -50,7 +50,7 @@ def call(
                 return (yield ReadOnly(command, script.text))
             return (yield from _sent(command, wait, again=again))
         except Exception as error:
-            if word_of(error) != "NOSCRIPT":
+            if not any(kind.__name__ == "NoScriptError" for kind in type(error).__mro__):
                 raise
         return (yield from _sent(("EVAL", script.text, *tail), wait, again=again))
     except Exception as error:

@@ -105,9 +105,6 @@ _WORD: Final = re.compile(
 NOT_EXECUTED: Final = frozenset(("OOM", "CROSSSLOT"))
 """Refusals that prove that the call was not executed, even if it had been sent before."""
 
-REFUSED_WRITES: Final = frozenset(("READONLY", "NOPERM", "MISCONF", "NOREPLICAS"))
-"""Refusals of this sending, which say nothing about an earlier one."""
-
 
 def word_of(error: Exception) -> str:
     """Return the word that classifies a server's error, '' for an unknown one.

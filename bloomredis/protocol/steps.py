@@ -44,9 +44,10 @@ class AtMostOnce(NamedTuple):
 
 
 class NextBatch(NamedTuple):
-    """The next batch of the caller's items, None after the last."""
+    """The next batch of the caller's items, None after the last; given to `take`, which may take long."""
 
     source: Any  # an iterator, or with an asyncio driver also an async iterator
+    take: Callable[[list[Any]], object] | None = None
 
 
 class Compute(NamedTuple):

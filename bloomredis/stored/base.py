@@ -28,6 +28,7 @@ from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call
+from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, Unconfirmed
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import Header
@@ -109,6 +110,7 @@ class Stored(ABC):
     def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
         self.name = name
         self.key = key
+        self.auxiliary = auxiliary_prefix(key)  # of the names of its other keys
         self.wait = wait
         self.only_read: str | None = None  # the message for a caller who would write
         self.handle: Handle | None = None
@@ -191,6 +193,8 @@ class Stored(ABC):
         :param again: it may be sent again where it is not known whether it was executed.
         :raises LayoutChanged: the filter is another one by now; the object has caught up.
         """
+        if not reads:
+            self.check_writable()
         wait = None if reads else self.wait
         anywhere = reads and replicas and self.notices_loss
         every, values = [handle.key, *keys, *handle.extra], [handle.identity, *arguments]
