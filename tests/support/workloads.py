@@ -1,6 +1,6 @@
 """Ways to add items over connections that fail, and a program that runs one with whatever redis-py it finds.
 
-`python -m tests.support.workloads WAY NAME PORT WORKERS` prints as JSON what was answered about `ITEMS`.
+`python -m tests.support.workloads WAY NAME PORT WORKERS COUNT` prints as JSON what was answered.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
+from bloomredis import BatchInterruptedError, BloomFilter, ConnectionFailedError, OutcomeUnknownError
 from bloomredis.stored import planning
 
-ITEMS = [f"https://example.org/{i}" for i in range(20_000)]
 TASKS = 32
 SIZE: dict[str, Any] = {"capacity": 50_000, "error_rate": 1e-9}
 PLAIN = """
@@ -36,13 +35,18 @@ Errors = Counter[str]
 """The errors that a way was told of, by the names of their classes; any but those caught here ends it."""
 
 
+def items_of(count: int) -> list[str]:
+    """Return the items that are added."""
+    return [f"https://example.org/{i}" for i in range(count)]
+
+
 def opened(client: redis.Redis, name: str, errors: Errors) -> BloomFilter:
     """Return the filter, open; a connection that is lost before that leaves no doubt."""
     f = BloomFilter(client, name, **SIZE)
     while True:
         try:
             f.reserve()
-        except redis.ConnectionError as error:
+        except ConnectionFailedError as error:
             errors[type(error).__name__] += 1
         else:
             return f
@@ -84,10 +88,11 @@ def in_batches(client: redis.Redis, name: str, items: Sequence[str], errors: Err
 async def in_tasks(client: redis.asyncio.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
     """Add items from 32 tasks, whose calls travel together; ask again as `one_by_one` does."""
     f = bloomredis.asyncio.BloomFilter(client, name, **SIZE)
-    while not f._operations._stored.handle:
+    operations: Any = f._operations
+    while not operations.stored.handle:
         try:
             await f.reserve()
-        except redis.ConnectionError as error:
+        except ConnectionFailedError as error:
             errors[type(error).__name__] += 1
 
     async def work(items: Sequence[str]) -> Answers:
@@ -125,29 +130,31 @@ Way = Callable[[redis.Redis, str, Sequence[str], Errors], Answers]
 WAYS: dict[str, Way] = {way.__name__: way for way in (one_by_one, in_batches, without_tokens)}
 
 
-def _in_threads(way: Way, name: str, port: int, workers: int, errors: Errors) -> Answers:
-    def work(worker: int) -> Answers:
+def _in_threads(way: Way, name: str, port: int, shares: Sequence[Sequence[str]], errors: Errors) -> Answers:
+    def work(share: Sequence[str]) -> Answers:
         with redis.Redis(port=port) as client:
-            return way(client, name, ITEMS[worker::workers], errors)
+            return way(client, name, share, errors)
 
-    with ThreadPoolExecutor(workers) as pool:
-        return [answer for answers in pool.map(work, range(workers)) for answer in answers]
+    with ThreadPoolExecutor(len(shares)) as pool:
+        return [answer for answers in pool.map(work, shares) for answer in answers]
 
 
-async def _in_a_loop(name: str, port: int, errors: Errors) -> Answers:
+async def _in_a_loop(name: str, port: int, every: Sequence[str], errors: Errors) -> Answers:
     client = redis.asyncio.Redis(port=port)
     try:
-        return await in_tasks(client, name, ITEMS, errors)
+        return await in_tasks(client, name, every, errors)
     finally:
         await client.connection_pool.disconnect()
 
 
-def _report(way: str, name: str, port: str, workers: str) -> dict[str, Any]:
+def _report(way: str, name: str, port: str, workers: str, count: str) -> dict[str, Any]:
     errors: Errors = Counter()
+    every = items_of(int(count))
+    shares = [every[worker :: int(workers)] for worker in range(int(workers))]
     if way == in_tasks.__name__:
-        told = asyncio.run(_in_a_loop(name, int(port), errors))
+        told = asyncio.run(_in_a_loop(name, int(port), every, errors))
     else:
-        told = _in_threads(WAYS[way], name, int(port), int(workers), errors)
+        told = _in_threads(WAYS[way], name, int(port), shares, errors)
     return {"version": redis.__version__, "told": Counter(map(str, told)), "errors": errors}
 
 
