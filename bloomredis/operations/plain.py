@@ -63,7 +63,7 @@ class PlainOperations(Queueing, FilterOperations):
         """Return the operations of a filter whose parameters are read from the server."""
         return cls(name)
 
-    def snapshot(self) -> Op[LocalFilter]:
+    def snapshot(self) -> Op[LocalFilter[Any]]:
         """Return a copy of the filter in this process."""
         return snapshot(self.stored, self.codec)
 
