@@ -12,8 +12,9 @@ from bloomredis.arguments import listed
 from bloomredis.bits import encoding
 from bloomredis.operations.claims import Held
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.membership import Answers, Encoded
+from bloomredis.operations.membership import Encoded
 from bloomredis.operations.options import Options
+from bloomredis.operations.outcomes import Answers
 from bloomredis.protocol.receipts import Lanes, give_back
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
