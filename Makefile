@@ -5,13 +5,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test test-faults lint types bench clean
 
 demo: $(READY)
 	$(BIN)/bloomredis demo
 
 test: $(READY)
-	BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto --dist worksteal
+	BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto -m 'not faults'
+
+# Series of crashes, failovers, migrations and lost replies that have to be long.
+test-faults: $(READY)
+	BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto -m faults
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -37,7 +37,9 @@ def imported(path: Path) -> Iterator[list[str]]:
             )
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=str)
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
 def test_imports_point_down(path: Path) -> None:
     """A module imports from its own folder and from floors below; below the drivers nobody meets a client."""
     own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -28,6 +27,7 @@ from bloomredis import (
 )
 from bloomredis.stored.header import KINDS
 from tests.conftest import BINARIES, REAL
+from tests.support.readme import acl_rule, sharded_rule
 from tests.support.servers import Server, running
 from tests.support.tls import Certificate, with_tls
 
@@ -35,7 +35,7 @@ OPTIONS: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-6}
 SHORT: Final = {**OPTIONS, "min_replicas": 1, "replica_timeout": 0.01}  # there is none to wait for
 LOADED: Final = range(500)  # enough to be sent as whole segments
 HANDSHAKE: Final = {"auth", "hello", "select", "client|setinfo", "client|maint_notifications", "client"}
-"""What the clients send by themselves, which a server lets everybody do or they do without."""
+"""Commands that clients send by themselves; a server allows them to everybody, or clients do without."""
 
 
 class Watched:
@@ -226,22 +226,6 @@ RUNS: Final = {
         public(*(getattr(bloomredis.asyncio, kind) for kind in KINDS), bloomredis.asyncio.Claim),
     ),
 }
-
-
-def acl_rule() -> list[str]:
-    """Return the rule that the README gives, for a filter named `seen`."""
-    readme = (Path(__file__).parent.parent / "README.md").read_text()
-    found = re.search(r"ACL SETUSER worker on >secret (.*?)\n```", readme, re.DOTALL)
-    assert found
-    return found[1].replace("\\\n", " ").split()
-
-
-def sharded_rule() -> str:
-    """Return what the README adds to it for a sharded filter."""
-    readme = (Path(__file__).parent.parent / "README.md").read_text()
-    found = re.search(r"A `ShardedBloomFilter` needs `(~\S+)` besides", readme)
-    assert found
-    return found[1]
 
 
 @pytest.fixture(scope="module")

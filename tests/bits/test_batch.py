@@ -47,7 +47,7 @@ def test_some_of_a_batch_are_packed_as_they_are_alone(layout: Layout) -> None:
 
 @every_layout
 def test_the_places_of_some_are_those_of_the_batch(layout: Layout) -> None:
-    """What is missing of them is what is missing of them in all."""
+    """Those that are missing of a part are those that are missing of it in all."""
     bits, places = Bits(layout), layout.hashed(ITEMS).places()
     bits.add_many(ITEMS[::400])
     some = np.arange(5, 4000, 5)

@@ -15,7 +15,7 @@ from bloomredis.bits import blocked, blocked_sizing, sizing
 from bloomredis.bits.limits import BLOCK_BITS
 from bloomredis.protocol import scripts
 from bloomredis.stored import planning
-from tests.operations.test_refusals import attach, replicated
+from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
 
 RATES = [float(rate) for rate in np.geomspace(0.03, 1e-9, 60)] + [1e-2, 1e-3, 1e-4, 1e-6, 1e-9]
@@ -36,7 +36,7 @@ def test_it_takes_little_more_memory(capacity: int) -> None:
 
 @pytest.mark.parametrize("error_rate", [0.5, *RATES, 1e-15])
 def test_it_is_sized_for_its_error_rate(error_rate: float) -> None:
-    """What theory expects at capacity is what was asked for; a few blocks cannot be cut as finely."""
+    """The rate that theory expects at capacity is the one asked for; a few blocks cannot be cut as finely."""
     assert expected(blocked_sizing.plan(1_000_000, error_rate), 1_000_000) == pytest.approx(
         error_rate, rel=0.001
     )
@@ -60,7 +60,7 @@ def test_the_expected_rate_is_that_of_the_paper(rate: float) -> None:
 
 
 def test_the_limit_of_one_key_is_named() -> None:
-    """What needs more than 2^32 bits is refused with the number that would fit."""
+    """A filter of more than 2^32 bits is refused with the number that would fit."""
     with pytest.raises(ValueError, match=r"needs 10168\d{6} bits.*2\^32.*4294966784"):
         blocked_sizing.plan(1_000_000_000, 0.01)
     assert blocked_sizing.plan(422_000_000, 0.01).num_bits <= sizing.MAX_BITS

@@ -93,7 +93,7 @@ def test_a_number_is_its_decimal_text() -> None:
 
 @pytest.mark.parametrize("item", [True, 1.5, None, ("a",), np.float64(1), np.int64(1)])
 def test_other_types_are_named(item: object) -> None:
-    """What is no item is a TypeError that names the type, alone and inside a batch."""
+    """Anything that is no item is a TypeError that names the type, alone and inside a batch."""
     with pytest.raises(TypeError, match=type(item).__name__):
         encoding.encode(item)  # type: ignore[arg-type]  # that is the point
     with pytest.raises(TypeError, match=type(item).__name__):
@@ -108,6 +108,6 @@ def test_an_unpaired_surrogate_is_an_error() -> None:
 
 @pytest.mark.parametrize("layout", [Classic(9_585_059, 7), Blocked(33_142_784, 18, 2)])
 def test_a_batch_of_many_is_seamless(layout: Layout) -> None:
-    """What is hashed at a time joins without a gap."""
+    """Items that are hashed in parts join without a gap."""
     items = [f"item-{i}" for i in range(20_000)]
     assert layout.pack(items) == b"".join(layout.pack_one(item.encode()) for item in items)

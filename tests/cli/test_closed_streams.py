@@ -15,14 +15,14 @@ import typer
 
 from bloomredis import BloomFilter
 from bloomredis.cli.app import app
-from tests.cli.test_cli import COMMAND, ENVIRONMENT
+from tests.support.commands import COMMAND, ENVIRONMENT
 from tests.support.servers import Server
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # it is a group
 CLOSED = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-", "all": "<&- >&- 2>&-"}
 LINES = b"FLUSHALL\nSET injected yes\nnonsense 1\n"
 VALUES = {"name": "clicks", "capacity": "1000", "error_rate": "0.01", "events": "100", "workers": "2"}
-"""What is given to each command that takes a parameter of this name."""
+"""The value for each command that takes a parameter of this name."""
 
 
 def run_closed(closed: str, *command: object, data: bytes = LINES) -> subprocess.CompletedProcess[bytes]:
@@ -85,7 +85,7 @@ def test_without_stdout_nothing_is_done(observer: redis.Redis, any_server: Serve
 
 @pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
 def test_the_installed_program(observer: redis.Redis, any_server: Server, closed: str) -> None:
-    """What holds for `python -m bloomredis.cli` holds for the program that pip installs."""
+    """The program that pip installs behaves like `python -m bloomredis.cli`."""
     program = Path(sysconfig.get_path("scripts")) / "bloomredis"
     done = run_closed(closed, program, *usual_call("dedupe", any_server.url))
     assert strays(observer) == []
@@ -146,7 +146,7 @@ subprocess.run([sys.executable, "-c", {child!r}], check=True)
 
 
 def test_a_stream_whose_number_was_taken() -> None:
-    """What a start-up hook has opened in a stream's place is not written to."""
+    """A file that a start-up hook has opened in a stream's place is not written to."""
     program = """
 import os, sys
 ours, theirs = os.pipe()  # they get numbers 0 and 1

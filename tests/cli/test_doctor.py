@@ -1,4 +1,4 @@
-"""What `bloomredis doctor` finds: scripted facts through the checks, and real servers through the command."""
+"""Findings of `bloomredis doctor`: scripted facts through the checks, real servers through the command."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from bloomredis.embedded import connect
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
 from bloomredis.stored import planning
 from bloomredis.stored.base import Description
-from tests.cli.test_cli import bloomredis as command
+from tests.support.commands import run_command
+from tests.support.readme import acl_rule
 from tests.support.servers import Server, binaries, running
-from tests.test_rights import acl_rule
 
 CRITICAL, WARNING, NOTE, UNCHECKED = sorted(Severity, reverse=True)
 PLAN = planning.new_header(1_000_000, 0.01, "classic")
@@ -190,7 +190,7 @@ def said(found: list[Finding], severity: Severity) -> str:
 def test_a_good_server(binary: str) -> None:
     """One that keeps what it is told has no finding above a note, and exit status 0."""
     with running(binary, *LASTING) as server:
-        done = command("doctor", "--url", server.url, "--capacity", 1000, "--error-rate", 0.01)
+        done = run_command("doctor", "--url", server.url, "--capacity", 1000, "--error-rate", 0.01)
         assert (done.returncode, done.stderr) == (0, b"")
         assert not said(look(server.url), CRITICAL) + said(look(server.url), WARNING)
 
@@ -209,9 +209,9 @@ CRITICAL_OPTIONS = {
 @pytest.mark.parametrize(("options", "seen"), CRITICAL_OPTIONS.values(), ids=CRITICAL_OPTIONS)
 @pytest.mark.parametrize("binary", binaries().values(), ids=binaries())
 def test_a_bad_server(binary: str, options: tuple[str, ...], seen: str) -> None:
-    """What loses data or refuses calls stands first, and the exit status is 1."""
+    """A setting that loses data or refuses calls stands first, and the exit status is 1."""
     with running(binary, *LASTING, *options) as server:
-        done = command(
+        done = run_command(
             "doctor", "--url", server.url, "--capacity", 10_000_000, "--error-rate", 0.01, "--json"
         )
     first, *_ = json.loads(done.stdout)["findings"]
@@ -230,7 +230,7 @@ PERSISTENCE = {
 @pytest.mark.parametrize(("options", "severity", "seen"), PERSISTENCE.values(), ids=PERSISTENCE)
 @pytest.mark.parametrize("binary", binaries().values(), ids=binaries())
 def test_persistence(binary: str, options: tuple[str, ...], severity: Severity, seen: str) -> None:
-    """What a crash loses is said as it is configured."""
+    """The finding says how much a crash would lose, as it is configured."""
     with running(binary, *options) as server:
         assert seen in said(look(server.url), severity)
 
@@ -268,7 +268,7 @@ def test_rights_are_those_of_the_readme() -> None:
 
 @pytest.mark.parametrize("more", [(), ("-acl",)], ids=["dry run", "tried"])
 def test_each_missing_right_is_named(server: Server, more: tuple[str, ...]) -> None:
-    """Whether ACL DRYRUN tells or a script tries; before 7.2 no script can try WAIT."""
+    """By ACL DRYRUN, or by a script that tries; before 7.2 no script can try WAIT."""
     with server.client() as client:
         version = tuple(int(part) for part in client.info("server")["redis_version"].split(".")[:2])
     for denied in (*NEEDED, "eval", "evalsha"):
@@ -298,7 +298,7 @@ def test_a_user_with_just_the_rights_of_the_readme(server: Server) -> None:
     with server.client() as client:
         BloomFilter(client, "seen", capacity=1000, error_rate=0.01).add("a")
     with user(server, *acl_rule()) as url:
-        done = command("doctor", "--url", url, "--name", "seen")
+        done = run_command("doctor", "--url", url, "--name", "seen")
     assert (done.returncode, done.stderr) == (0, b"")
     assert re.findall(r"^unchecked  (INFO|CONFIG GET) is refused", done.stdout.decode(), re.MULTILINE)
     assert b"critical" not in done.stdout
@@ -348,17 +348,17 @@ def test_a_cluster() -> None:
 
 
 def test_fakeredis() -> None:
-    """What has neither INFO nor ACL is looked at as far as it goes."""
-    done = command("doctor", "--url", "memory://", "--name", "x", "--capacity", 10, "--error-rate", 0.1)
+    """A server with neither INFO nor ACL is examined as far as possible."""
+    done = run_command("doctor", "--url", "memory://", "--name", "x", "--capacity", 10, "--error-rate", 0.1)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"unchecked  INFO is refused" in done.stdout
 
 
-def test_json(server: Server) -> None:
+def test_json(any_server: Server) -> None:
     """--json prints one object with the findings that the text has."""
-    printed = json.loads(command("doctor", "--url", server.url, "--json").stdout)
-    text = command("doctor", "--url", server.url).stdout.decode()
-    assert printed["url"] == server.url
+    printed = json.loads(run_command("doctor", "--url", any_server.url, "--json").stdout)
+    text = run_command("doctor", "--url", any_server.url).stdout.decode()
+    assert printed["url"] == any_server.url
     assert printed["server"] in text
     assert [f"{one['severity']:<9}  {one['seen']}" for one in printed["findings"]] == re.findall(
         r"^\w.*", text, re.MULTILINE
@@ -369,7 +369,7 @@ def test_json(server: Server) -> None:
 def test_a_server_that_lets_nobody_in(server: Server, login: str) -> None:
     """A wrong password is exit status 3, and is not printed."""
     with user(server, "~*", "+@all"):
-        done = command("doctor", "--url", server.url.replace("unix://", f"unix://{login}"))
+        done = run_command("doctor", "--url", server.url.replace("unix://", f"unix://{login}"))
     assert (done.returncode, done.stdout) == (3, b"")
     assert b"hunter3" not in done.stderr
 
@@ -380,6 +380,6 @@ def test_a_server_that_lets_nobody_in(server: Server, login: str) -> None:
 def test_bad_usage(arguments: list[str]) -> None:
     """Half a plan, no name, a rate that is none, no URL: exit status 2."""
     url = ["--url", "memory://"] if arguments else []
-    done = command("doctor", *url, *arguments)
+    done = run_command("doctor", *url, *arguments)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""What only asyncio has: shared round trips, cancellation, event loops."""
+"""Filters of asyncio: shared round trips, cancellation, event loops."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import fakeredis
 import pytest
 import redis
 import redis.asyncio
@@ -60,7 +61,7 @@ def test_every_public_name_is_documented() -> None:
         assert name.startswith("_") or inspect.getdoc(member)
 
 
-def test_concurrent_calls_share_round_trips(server: Server) -> None:
+def test_concurrent_calls_share_round_trips(any_server: Server) -> None:
     """1,000 adds at once are answered right with a handful of script calls."""
 
     async def use(client: Any, f: BloomFilter) -> int:
@@ -71,7 +72,7 @@ def test_concurrent_calls_share_round_trips(server: Server) -> None:
         stats = await client.info("commandstats")
         return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
 
-    assert with_filter(server, use) < 30
+    assert with_filter(any_server, use) < 30
 
 
 def test_tasks_that_are_told_together_travel_together(any_server: Server) -> None:
@@ -91,7 +92,7 @@ def test_tasks_that_are_told_together_travel_together(any_server: Server) -> Non
     assert with_filter(any_server, use) <= 1 + 5 + 1  # the first goes alone, and is one call behind
 
 
-def test_equal_items_are_answered_in_the_order_of_their_calls(server: Server) -> None:
+def test_equal_items_are_answered_in_the_order_of_their_calls(any_server: Server) -> None:
     """The first of many equal calls is told True, and a test behind an add finds the item."""
 
     async def use(_: Any, f: BloomFilter) -> None:
@@ -99,10 +100,10 @@ def test_equal_items_are_answered_in_the_order_of_their_calls(server: Server) ->
             told = await asyncio.gather(f.add("a" * i), *(f.add("a" * i) for _ in range(20)), f.add(f"b{i}"))
             assert told == [True, *[False] * 20, True]
 
-    with_filter(server, use)
+    with_filter(any_server, use)
 
 
-def test_batches_share_round_trips_too(server: Server) -> None:
+def test_batches_share_round_trips_too(any_server: Server) -> None:
     """Each caller gets its own answers, in the order of its own items."""
 
     async def use(_: Any, f: BloomFilter) -> None:
@@ -111,10 +112,10 @@ def test_batches_share_round_trips_too(server: Server) -> None:
         assert told == [*[[True, False, True, True]] * 100, []]
         assert all(map(all, await asyncio.gather(*map(f.contains_many, batches))))
 
-    with_filter(server, use)
+    with_filter(any_server, use)
 
 
-def test_a_bad_item_fails_its_own_caller_alone(server: Server) -> None:
+def test_a_bad_item_fails_its_own_caller_alone(any_server: Server) -> None:
     """The others of the same turn are answered."""
 
     async def use(_: Any, f: BloomFilter) -> None:
@@ -123,10 +124,10 @@ def test_a_bad_item_fails_its_own_caller_alone(server: Server) -> None:
         assert [told[i] for i in (0, 2, 4)] == [True] * 3
         assert [type(told[i]) for i in (1, 3, 5)] == [TypeError, ValueError, TypeError]
 
-    with_filter(server, use)
+    with_filter(any_server, use)
 
 
-def test_a_lost_filter_is_told_to_every_caller(server: Server) -> None:
+def test_a_lost_filter_is_told_to_every_caller(any_server: Server) -> None:
     """Each gets an error of its own."""
 
     async def use(client: Any, f: BloomFilter) -> None:
@@ -136,10 +137,10 @@ def test_a_lost_filter_is_told_to_every_caller(server: Server) -> None:
         assert {type(error) for error in told} == {FilterLostError}
         assert len({id(error) for error in told}) == 50
 
-    with_filter(server, use)
+    with_filter(any_server, use)
 
 
-def test_cancelled_callers_disturb_nobody(server: Server) -> None:
+def test_cancelled_callers_disturb_nobody(any_server: Server) -> None:
     """With tasks cancelled at random no item has two winners, and every other caller is answered."""
 
     async def use(_: Any, f: BloomFilter) -> None:
@@ -157,7 +158,7 @@ def test_cancelled_callers_disturb_nobody(server: Server) -> None:
                 assert True in wins or any(isinstance(answer, asyncio.CancelledError) for answer in wins)
             assert all(await f.contains_many([i for i, a in zip(items, told, strict=True) if a is True]))
 
-    with_filter(server, use)
+    with_filter(any_server, use)
 
 
 def test_a_queue_of_cancelled_callers_is_no_obstacle(any_server: Server) -> None:
@@ -302,6 +303,22 @@ def test_valkeys_asyncio_client(any_server: Server) -> None:
         return told
 
     assert asyncio.run(main()) == [True, True, False]
+
+
+def test_fakeredis() -> None:
+    """A client of fakeredis does as well, alone and in a pipeline, also after SCRIPT FLUSH."""
+
+    async def main() -> list[Any]:
+        async with fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer()) as client:
+            f = BloomFilter(client, "fake", capacity=100, error_rate=0.01)
+            told: list[Any] = await f.add_many(["a", "b", "a"])
+            await client.script_flush()
+            pipe = client.pipeline()
+            for item in ("b", "c"):
+                await f.queue_add(pipe, item)
+            return [*told, await f.contains("a"), *await pipe.execute()]
+
+    assert asyncio.run(main()) == [True, True, False, True, 0, 1]
 
 
 def test_a_sync_client_is_refused() -> None:

@@ -6,10 +6,8 @@ Each scenario runs on every real server at once, in a process for each, since th
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,19 +28,17 @@ from bloomredis import BloomFilter, OutcomeUnknownError
 from tests.support.crew import DOUBTLESS, PATIENCE, Crew, Seat
 from tests.support.losing import LosingProxy, losing
 from tests.support.racing import SPAWN
+from tests.support.replicas import Pair
 from tests.support.servers import Server, binaries, running
 
 BINARIES = binaries()
 REAL = sorted(BINARIES)
-KILLS = 20
-FAILOVERS = 6
-STORM_SECONDS = float(os.environ.get("BLOOMREDIS_STORM_SECONDS", "60"))
 SIZE: dict[str, Any] = {"capacity": 500_000, "error_rate": 1e-9}
 
 
 @dataclass(frozen=True)
 class Report:
-    """How it went on one server."""
+    """The outcome on one server."""
 
     server: str
     answered: int
@@ -114,53 +110,20 @@ def report(name: str, crew: Crew, lost: list[str], done: dict[str, int]) -> Repo
     return Report(name, len(crew.answered()), crew.misled(), lost, done, dict(crew.errors))
 
 
-def crashes(name: str, *, retry_safe: bool = True) -> Report:
+def crashes(name: str, *, kills: int = 20, retry_safe: bool = True) -> Report:
     """Kill the server and start it again; with appendfsync always, what it has answered is on disk."""
     options = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
     with running(BINARIES[name], *options) as server:
         with crew_at_work(seats({"unix_socket_path": server.socket}, retry_safe=retry_safe)) as crew:
-            for _ in range(KILLS):
+            for _ in range(kills):
                 crew.wait_for(200)
                 server.stop(signal.SIGKILL)
                 server.start()
             crew.wait_for(200)
-        return report(name, crew, missing(crew, server), {"SIGKILL": KILLS})
+        return report(name, crew, missing(crew, server), {"SIGKILL": kills})
 
 
-class Pair:
-    """A primary and its replica, which takes over when the primary is killed."""
-
-    def __init__(self, binary: str, stack: ExitStack) -> None:
-        self._binary = binary
-        self._stack = stack
-        self.primary = self._start()
-        self.attach()
-
-    def _start(self) -> Server:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = str(probe.getsockname()[1])
-        options = ("--bind", "127.0.0.1", "--port", port, "--save", "", "--repl-diskless-sync-delay", "0")
-        return self._stack.enter_context(running(self._binary, *options))
-
-    def attach(self) -> None:
-        """Give the primary a fresh replica, and wait until that has everything."""
-        self.replica = self._start()
-        with self.replica.client() as client:
-            client.replicaof("127.0.0.1", self.primary.options[3])
-            deadline = time.monotonic() + 20
-            while client.info("replication")["master_link_status"] != "up":
-                assert time.monotonic() < deadline, "the replica does not reach its primary"
-                time.sleep(0.005)
-
-    def fail_over(self) -> None:
-        """Kill the primary; the replica is what is left."""
-        self.primary.stop(signal.SIGKILL)
-        self.primary = self.replica
-        with self.primary.client() as client:
-            client.execute_command("REPLICAOF", "NO", "ONE")
-
-
-def failovers(name: str, *, retry_safe: bool = True) -> Report:
+def failovers(name: str, *, times: int = 6, retry_safe: bool = True) -> Report:
     """Kill the primary and go on with its replica, with min_replicas=1, then with a replica of that."""
     lost = []
     with ExitStack() as stack:
@@ -168,7 +131,7 @@ def failovers(name: str, *, retry_safe: bool = True) -> Report:
         address = {"unix_socket_path": pair.primary.socket}
         at = seats(address, min_replicas=1, replica_timeout=0.2, retry_safe=retry_safe)
         with crew_at_work(at) as crew:
-            for _ in range(FAILOVERS):
+            for _ in range(times):
                 crew.wait_for(300)
                 pair.fail_over()
                 lost += missing(crew, pair.primary)
@@ -177,10 +140,10 @@ def failovers(name: str, *, retry_safe: bool = True) -> Report:
                     seat.switch(kind.Redis(unix_socket_path=pair.primary.socket))
                 pair.attach()
             crew.wait_for(300)
-        return report(name, crew, lost + missing(crew, pair.primary), {"failover": FAILOVERS})
+        return report(name, crew, lost + missing(crew, pair.primary), {"failover": times})
 
 
-def storm(name: str, *, seconds: float = STORM_SECONDS, retry_safe: bool = True) -> Report:
+def storm(name: str, *, seconds: float = 60, retry_safe: bool = True) -> Report:
     """Do what a server, its administrator and the network may do, at random."""
     six = b"v=6." in subprocess.run([BINARIES[name], "--version"], capture_output=True, check=True).stdout
     allow = () if six else ("--enable-debug-command", "yes")
@@ -211,12 +174,21 @@ def chaos(server: Server, proxy: LosingProxy, until: float, seed: int) -> dict[s
 
 
 NAMES = ("crashes", "failovers", "storm")
+SERIES = [
+    pytest.param(partial(crashes, kills=4), ["redis-6.2"], id="crashes-short"),
+    pytest.param(partial(failovers, times=2), ["redis-8"], id="failovers-short"),
+    pytest.param(partial(storm, seconds=5), ["valkey-9"], id="storm-short"),
+    *(
+        pytest.param(scenario, REAL, id=f"{scenario.__name__}-long", marks=pytest.mark.faults)
+        for scenario in (crashes, failovers, storm)
+    ),
+]
 
 
-@pytest.mark.parametrize("scenario", [crashes, failovers, storm], ids=NAMES)
-def test_no_answer_is_wrong_or_forgotten(scenario: Scenario) -> None:
+@pytest.mark.parametrize(("scenario", "servers"), SERIES)
+def test_no_answer_is_wrong_or_forgotten(scenario: Scenario, servers: list[str]) -> None:
     """Each item is new for one worker, and those that were answered are in the filter, whatever happens."""
-    for each in everywhere(scenario):
+    for each in everywhere(scenario, servers):
         print(each)  # noqa: T201 - shown where it fails
         assert (each.misled, each.missing) == ({}, [])
         assert 500 < each.answered < SIZE["capacity"]
@@ -224,6 +196,7 @@ def test_no_answer_is_wrong_or_forgotten(scenario: Scenario) -> None:
         assert each.errors["OutcomeUnknownError"] > 10
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("scenario", [crashes, failovers, partial(storm, seconds=5)], ids=NAMES)
 def test_the_faults_mislead_those_without_receipts(scenario: Scenario) -> None:
     """The faults are real: where calls are not safe to send again, nobody is told that an item is new."""

@@ -30,18 +30,12 @@ from bloomredis import (
 from tests.support.losing import losing
 from tests.support.racing import SPAWN, race_threads
 from tests.support.servers import Server, binaries, running
+from tests.support.sizes import long, short
+from tests.support.waiting import wait_until
 
 
 def make(bloom: Any, client: redis.Redis, **options: Any) -> Any:
     return bloom(client, "seen", capacity=10_000, error_rate=1e-9, **options)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition, with a deadline."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def run(bloom: Any, claim: Any, call: str, *args: Any) -> None:
@@ -97,7 +91,7 @@ def test_a_lease_runs_out(bloom: Any, client: redis.Redis) -> None:
     """Another worker claims the item; the late one can neither commit, extend nor release it."""
     f = make(bloom, client)
     late, late_too = f.claim("a", lease=0.01), f.claim("b", lease=0.01)
-    until(lambda: not client.keys("*claim*"))
+    wait_until("the leases run out", lambda: not client.keys("*claim*"))
     again = f.claim("a")
     assert again.state == "claimed"
     with pytest.raises(ClaimLostError, match="longer lease"):
@@ -123,12 +117,12 @@ def test_a_lease_can_be_extended(bloom: Any, client: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("lease", [0, -1, float("nan"), float("inf"), "1", None, True])
-def test_a_bad_lease_is_refused(bloom: Any, client: redis.Redis, lease: Any) -> None:
+def test_a_bad_lease_is_refused(bloom: Any, any_client: redis.Redis, lease: Any) -> None:
     """Before any I/O, with the value seen."""
-    f = make(bloom, client)
+    f = make(bloom, any_client)
     with pytest.raises((ValueError, TypeError), match=f"lease must be .* not {lease!r}"):
         f.claim("a", lease=lease)
-    assert not client.exists("seen")
+    assert not any_client.exists("seen")
 
 
 def test_a_batch_of_claims(bloom: Any, client: redis.Redis) -> None:
@@ -189,9 +183,9 @@ def test_a_recreated_filter_takes_new_claims(bloom: Any, client: redis.Redis) ->
     assert f.contains("a")
 
 
-def test_the_context_manager(client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_context_manager(any_client: redis.Redis) -> None:
     """It commits on a clean exit, releases on an exception, and does nothing where nothing is held."""
-    f = make(BloomFilter, client)
+    f = make(BloomFilter, any_client)
     with f.claim("a") as claim:
         assert claim
         with f.claim("a") as second:
@@ -210,11 +204,11 @@ def test_the_context_manager(client: redis.Redis, caplog: pytest.LogCaptureFixtu
     assert not f.contains("c")
 
 
-def test_the_async_context_manager(server: Server) -> None:
+def test_the_async_context_manager(any_server: Server) -> None:
     """The same in asyncio, entered without an await or with one."""
 
     async def main() -> None:
-        async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
             f = bloomredis.asyncio.BloomFilter(client, "seen", capacity=100, error_rate=0.001)
             async with f.claim("a") as claim:
                 assert claim
@@ -302,15 +296,16 @@ def test_an_interrupted_batch_of_claims(server: Server) -> None:
     assert all(claims)
 
 
-WORK = [f"job-{i}" for i in range(400)]
+def jobs(count: int) -> list[str]:
+    return [f"job-{i}" for i in range(count)]
 
 
-def work_through(url: str) -> None:
+def work_through(url: str, items: list[str]) -> None:
     """Do what is not done, item by item, as long as there is any."""
     client = redis.Redis.from_url(url)
     f = make(BloomFilter, client)
     dice = random.Random()
-    while rest := [item for item, done in zip(WORK, f.contains_many(WORK), strict=True) if not done]:
+    while rest := [item for item, done in zip(items, f.contains_many(items), strict=True) if not done]:
         dice.shuffle(rest)
         for item in rest:
             with suppress(ClaimLostError), f.claim(item, lease=0.3) as claim:
@@ -321,40 +316,38 @@ def work_through(url: str) -> None:
                     client.rpush("committed", item)
 
 
-def test_killed_workers_lose_no_item(server: Server) -> None:
+@pytest.mark.parametrize(("count", "kills"), [short(60, 4), long(400, 40)])
+def test_killed_workers_lose_no_item(server: Server, count: int, kills: int) -> None:
     """Workers that hold claims are killed at random: all is processed, and committed exactly once."""
-    dice = random.Random(1)
+    dice, items = random.Random(1), jobs(count)
 
     def start() -> multiprocessing.process.BaseProcess:
-        worker = SPAWN.Process(target=work_through, args=(server.url,))
+        worker = SPAWN.Process(target=work_through, args=(server.url, items))
         worker.start()
         return worker
 
     with server.client() as client:
         workers = [start() for _ in range(4)]
-        kills = 0
         try:
-            while make(BloomFilter, client).info().count < len(WORK):
-                until(partial(_moved, client, client.llen("processed")))
+            for kill in range(kills):
+                wait_until("work goes on", partial(_has_come_to, client, count * kill // kills))
                 place = dice.randrange(len(workers))
-                if dice.random() < 0.2:
-                    workers[place].kill()
-                    workers[place].join()
-                    workers[place] = start()
-                    kills += 1
+                workers[place].kill()
+                workers[place].join()
+                workers[place] = start()
+            wait_until("all is done", partial(_has_come_to, client, count))
             for worker in workers:
                 worker.join(30)
                 assert worker.exitcode == 0
         finally:
             for worker in workers:
                 worker.kill()
-        assert kills > 5
-        assert set(client.lrange("processed", 0, -1)) == {item.encode() for item in WORK}
+        assert set(client.lrange("processed", 0, -1)) == {item.encode() for item in items}
         assert max(Counter(client.lrange("committed", 0, -1)).values()) == 1
-        assert make(BloomFilter, client).info().count == len(WORK)
-        assert all(make(BloomFilter, client).contains_many(WORK))
+        assert make(BloomFilter, client).info().count == count
+        assert all(make(BloomFilter, client).contains_many(items))
 
 
-def _moved(client: redis.Redis, processed: Any) -> bool:
+def _has_come_to(client: redis.Redis, count: int) -> bool:
     done: int = make(BloomFilter, client).info().count
-    return done == len(WORK) or client.llen("processed") > processed
+    return done >= count

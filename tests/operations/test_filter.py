@@ -1,4 +1,4 @@
-"""What a filter does, on every server."""
+"""A filter's calls, on every server."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def test_a_batch_answers_in_order(bloom: Any, client: redis.Redis) -> None:
     assert f.contains_many(["x", "z", 42]) == [True, False, True]
 
 
-def test_generators_are_accepted(bloom: Any, client: redis.Redis) -> None:
+def test_generators_are_accepted(bloom: Any, any_client: redis.Redis) -> None:
     """Items may come from any iterable."""
-    f = make(bloom, client)
+    f = make(bloom, any_client)
     assert f.add_many(f"{i}" for i in range(3)) == [True] * 3
     assert f.contains_many(iter(["1", "9"])) == [True, False]
 
 
-def test_dedupe_keeps_order_and_reads_lazily(bloom: Any, client: redis.Redis) -> None:
+def test_dedupe_keeps_order_and_reads_lazily(bloom: Any, any_client: redis.Redis) -> None:
     """Only new items come, in order; an endless source is read batch by batch."""
-    f = make(bloom, client)
+    f = make(bloom, any_client)
 
     def endless() -> object:
         i = 0
@@ -178,7 +178,7 @@ def test_delete_says_whether_it_existed(bloom: Any, client: redis.Redis) -> None
 
 @pytest.mark.parametrize("call", [lambda f: f.add("b"), lambda f: f.contains_many(["b"]), lambda f: f.info()])
 def test_a_vanished_filter_is_noticed(bloom: Any, client: redis.Redis, call: Callable[[Any], object]) -> None:
-    """What was used and is gone raises, and nothing is created in its place."""
+    """A filter that was used and is gone raises, and nothing is created in its place."""
     f = make(bloom, client)
     f.add("a")
     client.delete("seen")
@@ -246,11 +246,11 @@ def test_the_stored_string_is_the_specified_one(bloom: Any, client: redis.Redis)
     assert {i for i, bit in enumerate(bits) if bit == "1"} == offsets
 
 
-def test_custom_items(bloom: Any, client: redis.Redis) -> None:
+def test_custom_items(bloom: Any, any_client: redis.Redis) -> None:
     """With encode= an item may be anything."""
-    f = bloom(client, "seen", capacity=10, error_rate=0.01, encode=lambda pair: b"%d/%d" % pair)
+    f = bloom(any_client, "seen", capacity=10, error_rate=0.01, encode=lambda pair: b"%d/%d" % pair)
     assert f.add_many([(1, 2), (1, 2), (2, 1)]) == [True, False, True]
-    assert b"1/2" in bloom.open(client, "seen")
+    assert b"1/2" in bloom.open(any_client, "seen")
 
 
 def test_names_are_text(bloom: Any, client: redis.Redis) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -21,8 +22,8 @@ from bloomredis.bits import encoding
 from bloomredis.bits.bitmap import Bits
 from bloomredis.operations import loading
 from bloomredis.stored import planning
-from tests.operations.test_refusals import attach, replicated
 from tests.support.losing import losing
+from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
 
 ITEMS = [f"item-{i}" for i in range(6000)]
@@ -39,8 +40,9 @@ def bits(client: redis.Redis, name: str = "seen") -> Any:
 @pytest.fixture
 def in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the filter were large: several batches, windows and segments."""
-    for module in ("client", "asyncio"):
-        monkeypatch.setattr(f"bloomredis.{module}.LOAD_ITEMS", 1000)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("bloomredis.") and hasattr(module, "LOAD_ITEMS"):
+            monkeypatch.setattr(module, "LOAD_ITEMS", 1000)
     monkeypatch.setattr(loading, "AT_ONCE", 300)
     monkeypatch.setattr(loading, "SEGMENT_BYTES", 2048)
     monkeypatch.setattr(loading, "FEWEST_BYTES", 1)
@@ -82,23 +84,23 @@ def test_a_load_can_be_repeated(bloom: Any, client: redis.Redis) -> None:
     assert (bits(client), f.info().count) == before
 
 
-def test_nothing_to_load(bloom: Any, client: redis.Redis) -> None:
+def test_nothing_to_load(bloom: Any, any_client: redis.Redis) -> None:
     """It is 0 items, and the filter is made."""
-    assert make(bloom, client).load([]) == 0
-    assert client.exists("seen")
+    assert make(bloom, any_client).load([]) == 0
+    assert any_client.exists("seen")
 
 
 @pytest.mark.parametrize("items", ["text", b"bytes"])
-def test_one_string_is_no_iterable_of_items(bloom: Any, client: redis.Redis, items: Any) -> None:
+def test_one_string_is_no_iterable_of_items(bloom: Any, any_client: redis.Redis, items: Any) -> None:
     """It would be loaded letter by letter."""
     with pytest.raises(TypeError, match="not one"):
-        make(bloom, client).load(items)
+        make(bloom, any_client).load(items)
 
 
-def test_a_bad_item_is_named(bloom: Any, client: redis.Redis) -> None:
+def test_a_bad_item_is_named(bloom: Any, any_client: redis.Redis) -> None:
     """With its type, also where a thread hashes it."""
     with pytest.raises(TypeError, match="float"):
-        make(bloom, client).load(["a", 1.5])
+        make(bloom, any_client).load(["a", 1.5])
 
 
 SOURCES: dict[str, Callable[[], Any]] = {

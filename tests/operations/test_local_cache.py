@@ -79,17 +79,17 @@ def test_a_snapshot_pickles(any_server: Server) -> None:
         assert copy.contains_many(["a", "b"]) == [True, False]
 
 
-def test_a_snapshot_of_a_lost_filter_is_refused(bloom: Any, client: redis.Redis) -> None:
+def test_a_snapshot_of_a_lost_filter_is_refused(bloom: Any, any_client: redis.Redis) -> None:
     """A filter that is gone is not an empty one."""
-    f = make(bloom, client)
+    f = make(bloom, any_client)
     f.add("a")
-    client.delete("seen")
+    any_client.delete("seen")
     with pytest.raises(FilterLostError):
         f.snapshot()
 
 
 def test_known_items_need_no_server(bloom: Any, server: Server) -> None:
-    """What was added or found is answered from the copy, alone and in batches, by add and contains."""
+    """Items that were added or found are answered from the copy, alone and in batches."""
     with server.client() as client:
         f = make(bloom, client, local_cache=True, local_cache_check=100)
         assert all(f.add_many(ITEMS[:10]))
@@ -102,9 +102,9 @@ def test_known_items_need_no_server(bloom: Any, server: Server) -> None:
         assert calls(client) == before
 
 
-def test_unknown_items_are_asked_about(bloom: Any, client: redis.Redis) -> None:
+def test_unknown_items_are_asked_about(bloom: Any, any_client: redis.Redis) -> None:
     """In a batch of known and unknown ones each answer is in its place; equal ones are new once."""
-    f, other = make(bloom, client, local_cache=True), make(bloom, client)
+    f, other = make(bloom, any_client, local_cache=True), make(bloom, any_client)
     f.add_many(["a", "b"])
     other.add("c")
     assert f.contains_many(["x", "a", "c", "b"]) == [False, True, True, True]
@@ -112,13 +112,16 @@ def test_unknown_items_are_asked_about(bloom: Any, client: redis.Redis) -> None:
     assert f.contains_many(["d", "e", "f"]) == [True, True, False]
 
 
-def test_the_cache_answers_as_the_server_does(bloom: Any, client: redis.Redis) -> None:
+def test_the_cache_answers_as_the_server_does(bloom: Any, any_client: redis.Redis) -> None:
     """Over a stream with repeats, mixed calls, and another client that adds meanwhile."""
     f, plain = (
-        make(bloom, client, local_cache=True),
-        bloom(client, "plain", capacity=10_000, error_rate=0.001),
+        make(bloom, any_client, local_cache=True),
+        bloom(any_client, "plain", capacity=10_000, error_rate=0.001),
     )
-    other, plain_other = make(bloom, client), bloom(client, "plain", capacity=10_000, error_rate=0.001)
+    other, plain_other = (
+        make(bloom, any_client),
+        bloom(any_client, "plain", capacity=10_000, error_rate=0.001),
+    )
     for i in range(400):
         item = ITEMS[i * 7 % 40]
         assert f.add(item) == plain.add(item)
@@ -142,13 +145,13 @@ def test_what_others_added_is_read(bloom: Any, server: Server) -> None:
         assert calls(client) == before
 
 
-def test_a_clear_by_another_is_noticed_within_the_check(bloom: Any, client: redis.Redis) -> None:
+def test_a_clear_by_another_is_noticed_within_the_check(bloom: Any, any_client: redis.Redis) -> None:
     """Until then the copy answers; from then on the loss is raised."""
-    f = make(bloom, client, local_cache=True, local_cache_check=0.2)
+    f = make(bloom, any_client, local_cache=True, local_cache_check=0.2)
     f.reserve()
     begin = time.monotonic()
     f.add("a")
-    make(bloom, client).clear()
+    make(bloom, any_client).clear()
 
     def ask() -> None:
         while True:
@@ -160,9 +163,9 @@ def test_a_clear_by_another_is_noticed_within_the_check(bloom: Any, client: redi
     assert time.monotonic() >= begin + 0.2
 
 
-def test_ones_own_clear_empties_the_copy(bloom: Any, client: redis.Redis) -> None:
+def test_ones_own_clear_empties_the_copy(bloom: Any, any_client: redis.Redis) -> None:
     """And so do delete() and reserve()."""
-    f = make(bloom, client, local_cache=True, local_cache_check=100)
+    f = make(bloom, any_client, local_cache=True, local_cache_check=100)
     for empty in (f.clear, f.delete):
         assert f.add("a")
         assert not f.add("a")

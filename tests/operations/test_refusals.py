@@ -1,31 +1,20 @@
-"""What a filter does when the server refuses, loses the filter, or has too few replicas."""
+"""A server that refuses, loses the filter, or has too few replicas."""
 
 from __future__ import annotations
 
 import logging
-import socket
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import redis
 
 from bloomredis import BloomFilter, FilterLostError, OutcomeUnknownError, ServerRefusedError
-from tests.support.servers import Server, binaries, running
+from tests.support.replicas import attach, replicated
+from tests.support.servers import Server
 
 
 def make(bloom: Any, client: redis.Redis, **options: Any) -> Any:
     return bloom(client, "seen", capacity=1000, error_rate=0.001, **options)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition, with a deadline."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_out_of_memory_is_explained(bloom: Any, server: Server) -> None:
@@ -92,24 +81,24 @@ def test_a_lost_filter_is_made_anew(
     assert f.contains("a")
 
 
-def test_a_callable_decides_about_a_loss(bloom: Any, client: redis.Redis) -> None:
+def test_a_callable_decides_about_a_loss(bloom: Any, any_client: redis.Redis) -> None:
     """It is given the error; if it returns the filter goes on, if it raises the caller gets that."""
     told: list[FilterLostError] = []
-    f = make(bloom, client, on_lost=told.append)
+    f = make(bloom, any_client, on_lost=told.append)
     f.add("a")
-    client.delete("seen")
+    any_client.delete("seen")
     assert f.add("a")
     assert [type(error) for error in told] == [FilterLostError]
 
     def refuse(error: FilterLostError) -> None:
         raise KeyError(str(error))
 
-    g = make(bloom, client, on_lost=refuse)
+    g = make(bloom, any_client, on_lost=refuse)
     g.add("b")
-    client.delete("seen")
+    any_client.delete("seen")
     with pytest.raises(KeyError, match="vanished"):
         g.add("b")
-    assert not client.exists("seen")
+    assert not any_client.exists("seen")
 
 
 @pytest.mark.parametrize("on_lost", ["ignore", None, 1])
@@ -139,24 +128,6 @@ def test_an_evicted_filter_is_noticed(server: Server) -> None:
         finally:
             client.config_set("maxmemory", "0")
             client.config_set("maxmemory-policy", "noeviction")
-
-
-@contextmanager
-def replicated() -> Iterator[tuple[Server, Server]]:
-    """A primary on a free loopback port, and a server that can become its replica."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    binary = binaries()["redis-8"]
-    options = ("--bind", "127.0.0.1", "--port", port, "--save", "", "--repl-diskless-sync-delay", "0")
-    with running(binary, *options) as primary, running(binary) as replica:
-        yield primary, replica
-
-
-def attach(primary: Server, replica: Server) -> None:
-    with replica.client() as client:
-        client.replicaof("127.0.0.1", primary.options[3])
-        until(lambda: client.info("replication")["master_link_status"] == "up")
 
 
 def test_a_write_waits_for_replicas(bloom: Any) -> None:

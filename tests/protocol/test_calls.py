@@ -1,4 +1,4 @@
-"""How operations talk, with scripted replies: no server, no mocks."""
+"""The steps of operations, with scripted replies: no server, no mocks."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_an_empty_batch_does_no_io() -> None:
     ],
 )
 def test_a_corrupted_header_is_a_mismatch(reply: list[Any]) -> None:
-    """What is stored is never taken for a filter unless all of its header makes sense."""
+    """A string is never taken for a filter unless all of its header makes sense."""
     from bloomredis import FilterMismatchError
 
     with pytest.raises(FilterMismatchError):

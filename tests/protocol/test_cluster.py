@@ -1,4 +1,4 @@
-"""What is done about a cluster's redirections, with scripted nodes: no server, no mocks."""
+"""Redirections of a cluster, with scripted nodes: no server, no mocks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ASKING = ("ASKING",)
 
 
 class Client:
-    """What knows the map of a scripted cluster."""
+    """A client, which knows the map of a scripted cluster."""
 
 
 def play(
@@ -150,7 +150,7 @@ def test_a_lost_cluster_leaves_a_doubt() -> None:
 
 
 def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
-    """What redis-py makes of it is no error of a connection."""
+    """The error that redis-py makes of it is none of a connection."""
     closed = AttributeError("'NoneType' object has no attribute 'writelines'")
     assert play(COMMAND, says=[closed, [1]])[0] == 1
     met, _ = play(COMMAND, says=itertools.repeat([closed]))
@@ -179,7 +179,7 @@ def test_a_write_is_confirmed_where_it_was_executed() -> None:
 
 
 def test_a_touch_that_went_astray_is_not_repeated() -> None:
-    """What was executed is not sent again because the slot left before it was confirmed."""
+    """A call that was executed is not sent again because the slot left before it was confirmed."""
     answer, acts = play(confirmed(), says=[[1, errors(MovedError), 0]])
     assert answer[0] == 1
     assert len(sent(acts)) == 1

@@ -12,28 +12,7 @@ from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import beside
 from bloomredis.protocol.receipts import Receipts, parse_token
-
-
-class Losing:
-    """A client that executes commands and loses the replies that it is told to."""
-
-    def __init__(self, client: redis.Redis) -> None:
-        self.client: Any = client
-        self.lose: list[str] = []
-        self.sent: list[tuple[Any, ...]] = []
-
-    def execute_command(self, *command: Any, **options: Any) -> Any:
-        self.sent.append(command)
-        fate = self.lose.pop(0) if self.lose else "answer"
-        if fate == "never":
-            raise redis.ConnectionError("Connection closed before sending")
-        reply = self.client.execute_command(*command, **options)
-        if fate == "lost":
-            raise redis.ConnectionError("Connection closed by server.")
-        return reply
-
-    def pipeline(self, *, transaction: bool) -> Any:
-        return self.client.pipeline(transaction=transaction)
+from tests.support.losing import LosingClient
 
 
 def make(client: Any, **options: Any) -> BloomFilter:
@@ -41,15 +20,15 @@ def make(client: Any, **options: Any) -> BloomFilter:
 
 
 @pytest.fixture
-def losing(client: redis.Redis) -> Losing:
+def losing(client: redis.Redis) -> LosingClient:
     """A client whose filter exists and whose scripts are known."""
-    made = Losing(client)
+    made = LosingClient(client)
     make(made).add_many(["warm", "warmer"])
     return made
 
 
-def test_the_same_bytes_get_the_same_answer(losing: Losing) -> None:
-    """What redis-py re-sends after a lost reply is answered as at first."""
+def test_the_same_bytes_get_the_same_answer(losing: LosingClient) -> None:
+    """A call that redis-py sends again after a lost reply is answered as at first."""
     f = make(losing)
     assert f.add("a")
     assert f.add_many(["b", "a", "c"]) == [True, False, True]
@@ -58,7 +37,7 @@ def test_the_same_bytes_get_the_same_answer(losing: Losing) -> None:
 
 
 @pytest.mark.parametrize("fate", ["lost", "never"])
-def test_a_token_answers_as_the_first_try(losing: Losing, fate: str) -> None:
+def test_a_token_answers_as_the_first_try(losing: LosingClient, fate: str) -> None:
     """Executed or not, the item is new for the one who asks again, however often, from anywhere."""
     f = make(losing)
     f.reserve()
@@ -72,7 +51,7 @@ def test_a_token_answers_as_the_first_try(losing: Losing, fate: str) -> None:
 
 
 @pytest.mark.parametrize("fate", ["lost", "never"])
-def test_the_same_object_needs_no_token(losing: Losing, fate: str) -> None:
+def test_the_same_object_needs_no_token(losing: LosingClient, fate: str) -> None:
     """A plain retry loop loses nothing either, and the answer is given once."""
     f = make(losing)
     f.reserve()
@@ -84,7 +63,7 @@ def test_the_same_object_needs_no_token(losing: Losing, fate: str) -> None:
     assert not f.add("a")
 
 
-def test_an_item_that_was_there_stays_there(losing: Losing) -> None:
+def test_an_item_that_was_there_stays_there(losing: LosingClient) -> None:
     """A lost reply makes nothing new that was not."""
     f = make(losing)
     f.add("a")
@@ -95,7 +74,7 @@ def test_an_item_that_was_there_stays_there(losing: Losing) -> None:
 
 
 @pytest.mark.parametrize("fate", ["lost", "never"])
-def test_the_rest_of_an_interrupted_batch(losing: Losing, fate: str) -> None:
+def test_the_rest_of_an_interrupted_batch(losing: LosingClient, fate: str) -> None:
     """The answers so far are kept, and calling again with the rest loses nothing."""
     f = make(losing)
     f.reserve()
@@ -110,7 +89,7 @@ def test_the_rest_of_an_interrupted_batch(losing: Losing, fate: str) -> None:
     assert f.info().count == 902
 
 
-def test_the_rest_may_be_cut_differently(losing: Losing) -> None:
+def test_the_rest_may_be_cut_differently(losing: LosingClient) -> None:
     """Every item has its own claim to the answer, whatever batch it comes in next."""
     f = make(losing)
     f.reserve()
@@ -123,7 +102,7 @@ def test_the_rest_may_be_cut_differently(losing: Losing) -> None:
     assert f.add_many(["a", "b", "d", "x"]) == [True] * 4
 
 
-def test_dedupe_yields_what_was_answered_before_it_fails(losing: Losing) -> None:
+def test_dedupe_yields_what_was_answered_before_it_fails(losing: LosingClient) -> None:
     """New items that are known are handed out, the others are in the error."""
     f = make(losing)
     f.reserve()
@@ -135,7 +114,7 @@ def test_dedupe_yields_what_was_answered_before_it_fails(losing: Losing) -> None
     assert got + list(f.dedupe(caught.value.rest)) == items
 
 
-def test_a_call_without_receipts_has_no_token(losing: Losing) -> None:
+def test_a_call_without_receipts_has_no_token(losing: LosingClient) -> None:
     """With retry_safe=False the doubt is told, and nothing is kept on the server."""
     f = make(losing, retry_safe=False)
     f.reserve()
@@ -147,7 +126,7 @@ def test_a_call_without_receipts_has_no_token(losing: Losing) -> None:
     assert losing.client.dbsize() == keys
 
 
-def test_receipts_are_bounded_by_callers(losing: Losing) -> None:
+def test_receipts_are_bounded_by_callers(losing: LosingClient) -> None:
     """A thousand calls by one caller keep one receipt, which expires by itself."""
     f = make(losing)
     before = losing.client.dbsize()
@@ -158,7 +137,7 @@ def test_receipts_are_bounded_by_callers(losing: Losing) -> None:
     assert all(60_000 <= losing.client.pttl(key) <= 120_000 for key in receipts)
 
 
-def test_a_forked_child_has_lanes_of_its_own(losing: Losing) -> None:
+def test_a_forked_child_has_lanes_of_its_own() -> None:
     """Parent and child never number calls in the same lane."""
     receipts = Receipts(b"seen")
     receipts.give_back(receipts.take())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +9,9 @@ import pytest
 from bloomredis.bits import classic
 from bloomredis.bits.blocked import Blocked
 from bloomredis.stored import header, planning
-from bloomredis.stored.header import Header
+from tests.support.vectors import as_header, vectors
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "format.json").read_text())
-
-
-def as_header(fields: dict[str, Any]) -> Header:
-    return Header(**{**fields, "generation": bytes.fromhex(fields["generation"])})
+VECTORS = vectors("format")
 
 
 @pytest.mark.parametrize("case", VECTORS["headers"])
@@ -82,7 +76,7 @@ def test_a_damaged_header_is_refused(at: int, byte: int, complaint: str) -> None
     ],
 )
 def test_a_damaged_header_of_blocks_is_refused(at: int, byte: int, complaint: str) -> None:
-    """What the blocked layout cannot have is no header of one."""
+    """A header with numbers that the blocked layout cannot have is refused."""
     damaged = BLOCKED[:at] + bytes([byte]) + BLOCKED[at + 1 :]
     with pytest.raises(ValueError, match=complaint):
         header.parse(damaged)

@@ -1,10 +1,8 @@
-"""What the root of a stack says: which layers there are, and what the next one is."""
+"""The root of a filter in layers: its layers, and the next one."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +14,9 @@ from bloomredis.bits import layered
 from bloomredis.bits.sizing import MAX_BITS
 from bloomredis.stored import planning
 from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
+from tests.support.vectors import vectors
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "stacks.json").read_text())
+VECTORS = vectors("stacks")
 KINDS: dict[str, Any] = {"scaling": ScalingRecord, "rotating": RotatingRecord}
 
 
@@ -61,7 +60,7 @@ def test_the_roots_of_the_format(vector: dict[str, Any]) -> None:
     ],
 )
 def test_a_damaged_root_is_refused(at: int, byte: int, complaint: str) -> None:
-    """What no version wrote is no root."""
+    """Bytes that no version wrote are no root."""
     data = bytearray(replace(scaling(), newest=2, began=(1, 2, 3)).pack())
     data[at] = byte
     with pytest.raises(ValueError, match=complaint):

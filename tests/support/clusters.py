@@ -6,7 +6,6 @@ import random
 import signal
 import socket
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,10 +16,13 @@ import redis
 from redis.cluster import ClusterNode
 from redis.crc import key_slot
 
-from tests.support.servers import Server
+from tests.support import waiting
+from tests.support.servers import Server, binaries
 
 SLOTS = 16384
-PATIENCE = 30.0
+SERVERS = [name for name in ("redis-6.2", "redis-8", "valkey-9") if name in binaries()]
+"""The servers that clusters are made of."""
+
 NODE_TIMEOUT = 1500
 """Milliseconds after which a silent node is suspected: short, and long enough for a busy machine."""
 
@@ -28,18 +30,19 @@ OPTIONS = (
     *("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"),
     *("--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT)),
     *("--cluster-replica-validity-factor", "0", "--cluster-migration-barrier", "10"),
+    *("--repl-ping-replica-period", "1"),  # Redis 8 lists no replica that has not heard from its primary
 )
 
 
 def wait_until(what: str, condition: Callable[[], object]) -> None:
-    """Poll a condition, to which a node that does not answer does not measure up."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    """Poll a condition, which a node that does not answer does not fulfil."""
+
+    def holds() -> object:
         with suppress(redis.ConnectionError, redis.ResponseError):
-            if condition():
-                return
-        assert time.monotonic() < deadline, f"it did not come to pass in {PATIENCE} s that {what}"
-        time.sleep(0.02)  # polling a condition, with a deadline
+            return condition()
+        return False
+
+    waiting.wait_until(what, holds, every=0.02)
 
 
 @contextmanager

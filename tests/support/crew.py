@@ -17,10 +17,10 @@ import redis
 from bloomredis import BatchInterruptedError, OutcomeUnknownError, ServerRefusedError
 
 PASSING = frozenset(("LOADING",))
-"""What a server that comes back refuses with for a moment."""
+"""Errors of a server that comes back, which pass in a moment."""
 
 DOUBTLESS = (redis.ConnectionError, redis.TimeoutError, OutcomeUnknownError)
-"""What opening a filter may fail with: it is just opened again."""
+"""Errors that leave nothing in doubt while a filter is opened: it is opened again."""
 
 PATIENCE = 60.0
 

@@ -15,6 +15,9 @@ from redis.backoff import NoBackoff
 import bloomredis
 import bloomredis.asyncio
 
+SAME = {"db", "username", "password", "decode_responses", "protocol"}
+"""The options of a client that its twin has too."""
+
 
 class Sync:
     """Makes filters over the synchronous client that the test has."""
@@ -70,9 +73,10 @@ class Asyncio:
             twin = redis.asyncio.RedisCluster(host=node.host, port=node.port)
         else:
             options = client.connection_pool.connection_kwargs
-            retries = getattr(options.get("retry"), "_retries", None)
-            retry: Any = {"retry": AsyncRetry(NoBackoff(), 0)} if retries == 0 else {}
-            twin = redis.asyncio.Redis(unix_socket_path=options["path"], db=options.get("db", 0), **retry)
+            never = "retry" in options and getattr(options["retry"], "_retries", 0) == 0
+            retry: Any = {"retry": AsyncRetry(NoBackoff(), 0)} if never else {}
+            same = {name: options[name] for name in SAME & options.keys()}
+            twin = redis.asyncio.Redis(unix_socket_path=options["path"], **same, **retry)
         self._clients.append(twin)
         return twin
 

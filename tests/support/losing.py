@@ -1,4 +1,4 @@
-"""A proxy on loopback that lets the server execute a request and then loses the reply."""
+"""Replies that are lost after the server has executed the call: by a client, or by a proxy on loopback."""
 
 from __future__ import annotations
 
@@ -8,12 +8,36 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import redis
 
 _TEXTS = frozenset(b"$=!")  # a length, then so many bytes
 _LISTS = {b"*"[0]: 1, b"~"[0]: 1, b">"[0]: 1, b"%"[0]: 2}  # a count, then so many values, or pairs
 _PUSH = b">"
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class LosingClient:
+    """A client that executes commands and loses the replies that it is told to."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self.client: Any = client
+        self.lose: list[str] = []
+        self.sent: list[tuple[Any, ...]] = []
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        self.sent.append(command)
+        fate = self.lose.pop(0) if self.lose else "answer"
+        if fate == "never":
+            raise redis.ConnectionError("Connection closed before sending")
+        reply = self.client.execute_command(*command, **options)
+        if fate == "lost":
+            raise redis.ConnectionError("Connection closed by server.")
+        return reply
+
+    def pipeline(self, *, transaction: bool) -> Any:
+        return self.client.pipeline(transaction=transaction)
 
 
 class LosingProxy:

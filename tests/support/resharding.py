@@ -26,19 +26,19 @@ from tests.support.clusters import Cluster, Node, wait_until
 from tests.support.racing import SPAWN
 
 Make = Callable[[Any, Any], Any]
-"""What makes the filter of a worker: it is given `bloomredis` or `bloomredis.asyncio`, and a client."""
+"""A maker of a worker's filter: it is given `bloomredis` or `bloomredis.asyncio`, and a client."""
 
 PASSING = frozenset(("CLUSTERDOWN", "LOADING", "TRYAGAIN"))
-"""What a cluster refuses with for a while."""
+"""Errors of a cluster that pass after a while."""
 
 TASKS = 8
 WAYS = ("one_by_one", "in_batches", "in_tasks", "one_by_one")
-"""How the worker in each process adds."""
+"""The way of adding of the worker in each process."""
 
 
 @dataclass
 class Told:
-    """What one worker was told."""
+    """The answers and errors of one worker."""
 
     way: str
     new: list[int] = field(default_factory=list)  # the numbers of the items that were new
@@ -142,7 +142,7 @@ async def _in_tasks(make: Make, at: dict[str, Any], order: Sequence[int], told: 
 
 @dataclass(frozen=True)
 class Report:
-    """How it went."""
+    """The outcome."""
 
     told: list[Told]
     misled: dict[
@@ -164,12 +164,13 @@ def storm(
     keys: Sequence[str],
     batch: int = 5,
     kill_at: float = 0.1,
+    fail_over_at: float = 0.5,
     ways: Sequence[str] = WAYS,
 ) -> Report:
     """Let four processes add all items while the slots of `keys` go to and fro and their owners change.
 
     The primary that serves the first key is killed when a share of the answers, `kill_at`, has been given,
-    and is started again when its replica has taken over; half-way the owner is failed over by hand.
+    and is started again when its replica has taken over; at `fail_over_at` the owner is failed over by hand.
 
     :param batch: items that one of the workers adds at a time; with few it does not end before the others.
     :param ways: how the worker in each process adds.
@@ -177,9 +178,10 @@ def storm(
     began, done = time.monotonic(), Counter[str]()
     progress = SPAWN.Value("q", 0)
     mischief: list[tuple[float, str, Callable[[Node], object]]] = [
-        (0.5, "failover", nodes.fail_over),
+        (fail_over_at, "failover", nodes.fail_over),
         (kill_at, "kill", partial(_kill, nodes)),
     ]
+    mischief.sort(reverse=True)
     with ProcessPoolExecutor(len(ways), SPAWN, _begin, (progress,)) as pool:
         work = [
             pool.submit(_work, make, nodes.at, items=items, batch=batch, seed=seed, way=way)

@@ -54,6 +54,11 @@ class Server:
     def client(self, **options: object) -> redis.Redis:
         return redis.Redis(unix_socket_path=self.socket, **options)  # type: ignore[arg-type]  # any of its options
 
+    def keys(self) -> list[str]:
+        """Return all keys."""
+        with self.client(decode_responses=True) as client:
+            return list(client.scan_iter())
+
     def start(self) -> None:
         """Start the process and wait until it answers."""
         with (self.directory / "log").open("ab") as log:

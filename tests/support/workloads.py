@@ -1,6 +1,6 @@
 """Ways to add items over connections that fail, and a program that runs one with whatever redis-py it finds.
 
-`python -m tests.support.workloads WAY NAME PORT WORKERS` prints as JSON what was answered about `ITEMS`.
+`python -m tests.support.workloads WAY NAME PORT WORKERS COUNT` prints as JSON what was answered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
 from bloomredis.stored import planning
 
-ITEMS = [f"https://example.org/{i}" for i in range(20_000)]
 TASKS = 32
 SIZE: dict[str, Any] = {"capacity": 50_000, "error_rate": 1e-9}
 PLAIN = """
@@ -34,6 +33,11 @@ return new
 Answers = list[bool]
 Errors = Counter[str]
 """The errors that a way was told of, by the names of their classes; any but those caught here ends it."""
+
+
+def items_of(count: int) -> list[str]:
+    """Return the items that are added."""
+    return [f"https://example.org/{i}" for i in range(count)]
 
 
 def opened(client: redis.Redis, name: str, errors: Errors) -> BloomFilter:
@@ -125,29 +129,31 @@ Way = Callable[[redis.Redis, str, Sequence[str], Errors], Answers]
 WAYS: dict[str, Way] = {way.__name__: way for way in (one_by_one, in_batches, without_tokens)}
 
 
-def _in_threads(way: Way, name: str, port: int, workers: int, errors: Errors) -> Answers:
-    def work(worker: int) -> Answers:
+def _in_threads(way: Way, name: str, port: int, shares: Sequence[Sequence[str]], errors: Errors) -> Answers:
+    def work(share: Sequence[str]) -> Answers:
         with redis.Redis(port=port) as client:
-            return way(client, name, ITEMS[worker::workers], errors)
+            return way(client, name, share, errors)
 
-    with ThreadPoolExecutor(workers) as pool:
-        return [answer for answers in pool.map(work, range(workers)) for answer in answers]
+    with ThreadPoolExecutor(len(shares)) as pool:
+        return [answer for answers in pool.map(work, shares) for answer in answers]
 
 
-async def _in_a_loop(name: str, port: int, errors: Errors) -> Answers:
+async def _in_a_loop(name: str, port: int, every: Sequence[str], errors: Errors) -> Answers:
     client = redis.asyncio.Redis(port=port)
     try:
-        return await in_tasks(client, name, ITEMS, errors)
+        return await in_tasks(client, name, every, errors)
     finally:
         await client.connection_pool.disconnect()
 
 
-def _report(way: str, name: str, port: str, workers: str) -> dict[str, Any]:
+def _report(way: str, name: str, port: str, workers: str, count: str) -> dict[str, Any]:
     errors: Errors = Counter()
+    every = items_of(int(count))
+    shares = [every[worker :: int(workers)] for worker in range(int(workers))]
     if way == in_tasks.__name__:
-        told = asyncio.run(_in_a_loop(name, int(port), errors))
+        told = asyncio.run(_in_a_loop(name, int(port), every, errors))
     else:
-        told = _in_threads(WAYS[way], name, int(port), int(workers), errors)
+        told = _in_threads(WAYS[way], name, int(port), shares, errors)
     return {"version": redis.__version__, "told": Counter(map(str, told)), "errors": errors}
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from bloomredis import ClaimLostError, FilterLostError, FilterNotFoundError
+from tests.support.sizes import examples
 
 WORKERS = st.sampled_from([0, 1])
 ITEMS = st.sampled_from(["a", "b", "c", "d"])
@@ -194,12 +195,13 @@ class Machine(RuleBasedStateMachine):
             assert self.bloom.open(self.client, "seen").info().count == len(self.items)
 
 
-def test_a_model_agrees(bloom: Any, client: redis.Redis) -> None:
+@examples()
+def test_a_model_agrees(bloom: Any, client: redis.Redis, examples: int) -> None:
     """Filter, claims, clear, expire, delete and loss, in any order."""
     run_state_machine_as_test(
         lambda: Machine(bloom, client),  # type: ignore[arg-type]  # any factory, says its documentation
         settings=settings(
-            max_examples=60,
+            max_examples=examples,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=list(HealthCheck),

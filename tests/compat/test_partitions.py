@@ -1,0 +1,103 @@
+"""The shards of the PHP class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BatchInterruptedError, BloomFilter, compat
+from tests.support.systems import InPipeline
+from tests.support.vectors import element, vectors
+
+PARTITIONED = [
+    (element(case), case["offsets"], case["key_suffix"])
+    for case in vectors("php_bkdr")["extra_v3_partitioned"]
+    if max(case["offsets"]) < 1 << 24  # longer items take 256 MB a key
+]
+
+
+def test_phps_partitions_are_shared(bloom: Any, client: redis.Redis) -> None:
+    """Each item is in the key that PHP keeps it in; what PHP wrote is found, in batches too."""
+    layout = compat.php_bkdr(50_000_000_000, 16, servers=["only"])
+    assert len({suffix for _, _, suffix in PARTITIONED}) > 1
+    theirs, ours = PARTITIONED[::2], PARTITIONED[1::2]
+    for _, offsets, suffix in theirs:
+        InPipeline("seen" + suffix).put(client, offsets)
+    f = bloom(client, "seen", layout=layout)
+    assert all(f.contains_many([item for item, _, _ in theirs]))
+    assert not any(f.add_many([item for item, _, _ in theirs]))
+    assert any(f.add_many([item for item, _, _ in ours]))
+    assert not any(f.add(item) for item, _, _ in ours)
+    assert all(InPipeline("seen" + suffix).has(client, offsets) for _, offsets, suffix in PARTITIONED)
+
+
+def test_all_calls_work_over_partitions(bloom: Any, client: redis.Redis) -> None:
+    """Load, claims, pipelines, info, expire, clear and delete act on all keys."""
+    layout = compat.php_bkdr(100_003, 8, partitions=5)
+    f = bloom(client, "seen", layout=layout)
+    assert f.load([f"loaded-{i}" for i in range(50)]) == 50
+    claim = f.claim("claimed")
+    bloom.wait(claim.commit())
+    assert f.contains_many(["claimed", "loaded-7", "neither"]) == [True, True, False]
+    assert [bool(claim) for claim in f.claim_many(["x", "y", "x"])] == [True, True, False]
+    assert f.info().count == pytest.approx(51, abs=8)
+    f.expire(100)
+    assert client.pttl("seen.3") > 90_000
+    f.clear()
+    assert not f.contains("claimed")
+    assert f.add("a")
+    assert f.delete()
+    assert not f.delete()
+
+
+def test_phps_servers_share_the_items(bloom: Any, client: redis.Redis) -> None:
+    """A list of clients is taken in the order of the servers; the checksum chooses."""
+    second = bloom_twin(client)
+    layout = compat.php_bkdr(1_000_003, 8, servers=["first", "second"], partitions=3)
+    f = BloomFilter([client, second], "seen", layout=layout)  # type: ignore[arg-type]  # several clients
+    items = [f"item-{i}" for i in range(60)]
+    assert f.add_many([*items, items[0]]) == [True] * 60 + [False]
+    for item in items:
+        server, suffix = layout.partition(item.encode())
+        one = (client, second)[server]
+        assert InPipeline("seen" + suffix).has(one, layout.offsets(item))
+    assert client.dbsize() > 3
+    assert second.dbsize() > 3
+
+
+def bloom_twin(client: redis.Redis) -> redis.Redis:
+    """Return a client of another database of the same server, which stands for a second server."""
+    import fakeredis
+
+    other: redis.Redis
+    if isinstance(client, fakeredis.FakeRedis):
+        other = fakeredis.FakeRedis(server=fakeredis.FakeServer())
+    else:
+        other = redis.Redis(unix_socket_path=client.connection_pool.connection_kwargs["path"], db=1)
+    other.flushdb()
+    return other
+
+
+def test_an_interrupted_batch_over_shards_loses_no_answer(client: redis.Redis) -> None:
+    """Answers of other shards are handed out when the rest is asked about again."""
+    second = bloom_twin(client)
+    layout = compat.php_bkdr(1_000_000, 8, servers=["first", "second"], partitions=2)
+    f = BloomFilter([client, second], "seen", layout=layout)  # type: ignore[arg-type]  # several clients
+    items = [f"item-{i}" for i in range(40)]
+    second.rpush("seen.1", "x")
+    with pytest.raises(BatchInterruptedError) as caught:
+        f.add_many(items)
+    second.delete("seen.1")
+    told = [*caught.value.results, *f.add_many(caught.value.rest)]
+    assert told == [True] * 40
+    assert f.add_many(items) == [False] * 40
+
+
+def test_the_number_of_clients_has_to_fit() -> None:
+    """One for each server, and one alone for one."""
+    layout = compat.php_bkdr(1_000_000, 8, servers=["first", "second"])
+    for clients in (redis.Redis(), [redis.Redis()], [redis.Redis()] * 3):
+        with pytest.raises(ValueError, match="2 servers"):
+            BloomFilter(clients, "f", layout=layout)  # type: ignore[arg-type]  # that is the point

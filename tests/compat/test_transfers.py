@@ -1,0 +1,139 @@
+"""Filters that come from Guava and RedisBloom, and go back to Guava."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BloomFilter, FilterMismatchError, compat
+from bloomredis.compat import from_guava, to_guava
+from tests.support.servers import Server
+from tests.support.systems import Offsets
+from tests.support.vectors import element, vectors
+
+
+def stream(system: str, **parameters: Any) -> tuple[bytes, list[Any]]:
+    """Return what Guava writes of a filter with every second case, and the items of all."""
+    cases = [
+        case
+        for case in vectors(system)["cases"]
+        if all(case[field] == value for field, value in parameters.items())
+    ]
+    words = [0] * (cases[0]["num_bits"] // 64)
+    for case in cases[::2]:
+        for index in case["offsets"]:
+            words[index >> 6] |= 1 << (index & 63)
+    head = struct.pack(">bBi", vectors(system)["strategy_ordinal"], cases[0]["num_hashes"], len(words))
+    return head + struct.pack(f">{len(words)}Q", *words), [element(case) for case in cases]
+
+
+@pytest.mark.parametrize("system", ["guava_mitz32", "guava_mitz64"])
+def test_guavas_bytes_come_in_and_go_out(bloom: Any, client: redis.Redis, system: str) -> None:
+    """Guava's bytes are a filter here, and come back byte for byte; with more items Guava reads them."""
+    data, items = stream(system, capacity=3000, error_rate=0.03)
+    made = from_guava(client, "seen", data)
+    assert all(made.contains_many(items[::2]))
+    assert to_guava(made) == data
+    layout = compat.guava(3000, 0.03, strategy=made._operations.layout.strategy)
+    f = bloom(client, "seen", layout=layout)
+    assert f.contains(items[0])
+    f.add_many(items)
+    before = dict.fromkeys(offset for case in vectors(system)["cases"] for offset in case["offsets"])
+    assert before
+    assert all(from_guava(client, "again", to_guava(made)).contains_many(items))
+
+
+def test_guavas_bytes_overwrite_nothing(client: redis.Redis) -> None:
+    """A key that is taken stays as it is, and nothing is left behind."""
+    client.set("seen", "x")
+    with pytest.raises(FilterMismatchError, match="exists already"):
+        from_guava(client, "seen", stream("guava_mitz64", capacity=3000, error_rate=0.03)[0])
+    assert client.keys("*") == [b"seen"]
+    assert client.get("seen") == b"x"
+
+
+def test_guavas_bytes_over_asyncio(server: Server) -> None:
+    """With an asyncio client both functions are awaited."""
+    import asyncio
+
+    import redis.asyncio
+
+    data, items = stream("guava_mitz64", capacity=3000, error_rate=0.03)
+
+    async def main() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
+            f = await from_guava(client, "seen", data)
+            assert all(await f.contains_many(items[::2]))
+            assert await to_guava(f) == data
+
+    asyncio.run(main())
+
+
+def test_only_guavas_filters_go_out_to_guava() -> None:
+    """Another layout is a TypeError."""
+    with pytest.raises(TypeError, match="layout=guava"):
+        to_guava(BloomFilter(redis.Redis(), "f", layout=compat.go_zero(100)))
+
+
+def dump(*, items: int, links: list[tuple[dict[str, Any], list[Offsets]]]) -> list[tuple[int, bytes]]:
+    """Return what BF.SCANDUMP replies of links with these items."""
+    head, data = struct.pack("<QIII", items, len(links), 5, 2), b""
+    for case, offsets in links:
+        bits = bytearray(case["num_bits"] // 8)
+        for offset in (offset for each in offsets for offset in each):
+            bits[offset >> 3] |= 1 << (offset & 7)
+        head += struct.pack(
+            "<QQQddIQB",
+            *(len(bits), case["num_bits"], len(offsets), case["error_rate"], 9.6, case["num_hashes"]),
+            *(case["capacity"], case["n2"]),
+        )
+        data += bits
+    return [(1, head), (1 + len(data), data), (0, b"")]
+
+
+def test_a_redisbloom_filter_is_restored(bloom: Any, client: redis.Redis) -> None:
+    """Of one link or of several it answers the same, one by one and in batches; and it is only read."""
+    groups = [
+        [
+            case
+            for case in vectors("redisbloom")["cases"]
+            if (case["capacity"], case["num_bits"], case["hash"]) == (capacity, bits, "MurmurHash64A")
+        ]
+        for capacity, bits in ((1000, 9600), (3000, 21952))
+    ]
+    for number, used in enumerate((groups[:1], groups)):
+        name = f"restored-{number}"
+        written = [group[::2] for group in used]
+        f = compat.from_redisbloom(
+            client,
+            name,
+            dump(
+                items=sum(map(len, written)),
+                links=[(group[0], [case["offsets"] for case in group]) for group in written],
+            ),
+        )
+        assert all(f.contains_many([element(case) for group in written for case in group]))
+        assert all(f.contains(element(case)) for group in written for case in group)
+        absent = [f"absent-{i}" for i in range(500)]
+        assert sum(f.contains_many(absent)) < 30
+        assert f.contains_many(absent) == [f.contains(item) for item in absent]
+        g = bloom(client, name, layout=f._operations.layout)
+        assert g.contains(element(written[0][0]))
+        assert g.info().count > 10
+        for call, argument in ((f.add, "x"), (f.add_many, ["x"]), (f.claim, "x")):
+            with pytest.raises(TypeError, match="only read"):
+                call(argument)
+        with pytest.raises(FilterMismatchError):
+            compat.from_redisbloom(client, name, dump(items=1, links=[(used[0][0], [used[0][0]["offsets"]])]))
+        assert g.delete()
+    assert not client.keys("restored*")
+    client.flushall()
+    client.set("taken", "x")
+    two = [(group[0], [group[0]["offsets"]]) for group in groups]
+    with pytest.raises(FilterMismatchError):
+        compat.from_redisbloom(client, "taken", dump(items=2, links=two))
+    assert client.get("taken") == b"x"
+    assert not client.keys("*link*:[0-9]")

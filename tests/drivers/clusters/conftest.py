@@ -1,0 +1,37 @@
+"""A cluster of each server in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.clusters import SERVERS, Cluster
+from tests.support.clusters import cluster as started
+from tests.support.servers import binaries
+
+
+@pytest.fixture(params=SERVERS, scope="session")
+def formed(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster of each server in turn."""
+    with started(binaries()[request.param]) as made:
+        yield made
+
+
+@pytest.fixture
+def nodes(formed: Cluster) -> Cluster:
+    """The cluster, empty, with no script known and nothing counted."""
+    for node in formed.primaries():
+        node.ask("FLUSHALL")
+    for node in formed.nodes:
+        node.ask("SCRIPT", "FLUSH")
+        node.ask("CONFIG", "RESETSTAT")
+    return formed
+
+
+@pytest.fixture
+def cluster_client(nodes: Cluster) -> Iterator[Any]:
+    """A synchronous cluster client."""
+    with nodes.client() as made:
+        yield made

@@ -1,0 +1,197 @@
+"""Every call through cluster clients, on clusters of three primaries and three replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+import bloomredis.asyncio
+from bloomredis import (
+    BloomFilter,
+    ClaimLostError,
+    FilterLostError,
+    OutcomeUnknownError,
+    ShardedBloomFilter,
+)
+from bloomredis.protocol import cluster
+from tests.support.cluster_clients import SMALL
+from tests.support.clusters import Cluster
+
+NAMES = ["seen", "tag{ged}", "{ged}"]
+
+
+@pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_call(cluster_client: Any, bloom: Any, name: str, options: dict[str, Any]) -> None:
+    """All of a filter's keys lie in one slot, whatever its name is."""
+    f = bloom(cluster_client, name, **SMALL, **options)
+    f.reserve()
+    assert f.add_many(["a", "b", "a"]) == [True, True, False]
+    assert [f.add("a"), f.add("c"), "c" in f, f.contains("d")] == [False, True, True, False]
+    assert f.contains_many(["a", "x"]) == [True, False]
+    assert list(f.dedupe(["d", "a", "d"])) == ["d"]
+    assert f.load(f"loaded {i}" for i in range(1000)) == 1000
+    assert (f.info().count, f.snapshot().contains("loaded 7")) == (1004, True)
+    assert 990 < f.approximate_count() < 1010
+    f.expire(1000)
+    assert f.info().ttl == pytest.approx(1000, abs=5)
+    f.clear()
+    assert f.add("a")
+    assert f.delete()
+    assert not f.delete()
+
+
+@pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
+def test_claims(cluster_client: Any, bloom: Any, options: dict[str, Any]) -> None:
+    """A claim's key lies beside the filter."""
+    ours, theirs = (bloom(cluster_client, "tag{ged}", **SMALL, **options) for _ in range(2))
+    claims = ours.claim_many(["a", "b", "c"])
+    assert [claim.state for claim in claims] == ["claimed"] * 3
+    assert theirs.claim("a").state == "busy"
+    bloom.wait(claims[0].extend(60))
+    bloom.wait(claims[0].commit())
+    bloom.wait(claims[1].release())
+    assert theirs.claim("b").state == "claimed"
+    assert [theirs.claim(item).state for item in "ac"] == ["done", "busy"]
+    with pytest.raises(ClaimLostError):
+        bloom.wait(claims[1].commit())
+
+
+@pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
+def test_large_batches_and_loads(nodes: Cluster, options: dict[str, Any]) -> None:
+    """Its bits are read as they are by clients that decode replies."""
+
+    async def main() -> list[bool]:
+        async with redis.asyncio.RedisCluster(**nodes.at, decode_responses=True) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SMALL, **options)
+            return await f.add_many(range(1000, 3000))
+
+    with nodes.client(decode_responses=True) as client:
+        f = BloomFilter(client, "seen", **SMALL, **options)
+        assert f.add_many(range(2000)) == [True] * 2000
+        assert asyncio.run(main()) == [False] * 1000 + [True] * 1000
+        assert f.load(range(4000)) == 4000
+        assert f.info().count == 4000
+
+
+def test_a_pipeline(cluster_client: Any) -> None:
+    """Queued calls of two filters are answered at their places, also when the scripts were flushed."""
+    filters = [BloomFilter(cluster_client, name, **SMALL) for name in NAMES[:2]]
+    for round_ in range(2):
+        cluster_client.script_flush()
+        pipe = cluster_client.pipeline()
+        for i in range(100):
+            filters[i % 2].queue_add(pipe, f"{round_}-{i // 4}")
+        assert pipe.execute() == [1, 1, 0, 0] * 25
+
+
+def test_the_asyncio_client(nodes: Cluster) -> None:
+    """Calls share round trips, and a pipeline is answered."""
+
+    async def main() -> None:
+        async with redis.asyncio.RedisCluster(**nodes.at) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SMALL)
+            assert sum(await asyncio.gather(*(f.add(f"{i % 50}") for i in range(100)))) == 50
+            pipe = client.pipeline()
+            for item in ("x", "y", "x"):
+                await f.queue_add(pipe, item)
+            assert await pipe.execute() == [1, 1, 0]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
+@pytest.mark.parametrize("kind", ["ScalingBloomFilter", "RotatingBloomFilter", "CountingBloomFilter"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind(cluster_client: Any, bloom: Any, name: str, kind: str, options: dict[str, Any]) -> None:
+    """All keys of a filter lie in one slot, those of its layers too."""
+    own: dict[str, Any] = {"window": 3600} if kind.startswith("Rotating") else {}
+    capacity = 1000 if kind.startswith("Counting") else 100  # the others get several layers
+    f = bloom(cluster_client, name, kind=kind, capacity=capacity, error_rate=1e-9, **own, **options)
+    assert f.add_many(range(350)) == [True] * 350
+    other = bloom.open(cluster_client, name, kind=kind)
+    assert [other.add(5), other.add("x"), "x" in f, f.contains("y")] == [False, True, True, False]
+    claim = f.claim("z")
+    bloom.wait(claim.commit())
+    assert f.contains_many(["z", "y"]) == [True, False]
+    assert f.info().count >= 352
+    if kind.startswith("Counting"):
+        assert [f.remove(7), f.remove(7), f.contains(7)] == [True, False, False]
+    f.clear()
+    assert f.add(5)
+    assert f.delete()
+
+
+@pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
+def test_a_sharded_filter(cluster_client: Any, bloom: Any, options: dict[str, Any]) -> None:
+    """Its shards are spread over the nodes; all calls work, and a shard that is lost is noticed."""
+    f = bloom.sharded(cluster_client, "seen", capacity=1000, error_rate=1e-9, **options)
+    assert f.add_many([*range(300), 0]) == [True] * 300 + [False]
+    assert [f.add(5), f.add(1000), 1000 in f] == [False, True, True]
+    assert bloom.open(cluster_client, "seen", kind="ShardedBloomFilter").contains_many([5, 2000]) == [
+        True,
+        False,
+    ]
+    assert f.load(range(500)) == 500
+    assert f.info().count == 501
+    assert [claim.state for claim in f.claim_many([5, 3000])] == ["done", "claimed"]
+    f.expire(100)
+    keys = cluster_client.keys("{seen:*}", target_nodes="primaries")
+    assert len({cluster_client.get_node_from_key(key).name for key in keys}) == 3
+    assert all(cluster_client.pttl(key) > 0 for key in keys)
+    cluster_client.delete(next(key for key in keys if key.startswith(b"{seen:7:")))
+    with pytest.raises(FilterLostError):
+        f.reserve()
+    f.clear()
+    assert all(f.add_many(range(300)))
+    assert f.delete()
+
+
+def test_a_batch_goes_to_all_nodes_at_once(nodes: Cluster, cluster_client: Any) -> None:
+    """Over 16 shards on three nodes it is one round trip, and each node is asked by one pipeline."""
+    f = ShardedBloomFilter(cluster_client, "seen", capacity=10_000, error_rate=1e-9)
+    f.add_many(range(1000))
+    acts: list[Any] = []
+    run = cluster.run
+
+    def watched(watched_client: Any, step: Any) -> Any:
+        operation = run(watched_client, step)
+        reply = None
+        try:
+            while True:
+                act = operation.send(reply)
+                acts.append(act)
+                reply = yield act
+        except StopIteration as end:
+            return end.value
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "run", watched)
+        assert f.add_many(range(500, 1500)) == [False] * 500 + [True] * 500
+    (sent,) = [act for act in acts if isinstance(act, cluster.SendAll)]
+    assert len(sent.sends) == 3
+    assert sum(len(send.commands) for send in sent.sends) == 16
+    assert not [act for act in acts if isinstance(act, cluster.Send)]
+
+
+def test_a_failover_costs_one_extra_round_trip(nodes: Cluster, cluster_client: Any, bloom: Any) -> None:
+    """A node that never saw a script is taught by the call itself, once."""
+    f = bloom(cluster_client, "seen", **SMALL, min_replicas=1)
+    assert f.add("a")
+    now = nodes.fail_over(nodes.primary_of("seen"))
+    now.ask("CONFIG", "RESETSTAT")
+    assert [f.add("a"), f.add("b"), f.add("c")] == [False, True, True]
+    # The EVALs besides are those that touch the filter before each WAIT.
+    assert (now.calls("evalsha"), now.calls("eval") - 3 - 1) == (3, 1)
+
+
+def test_a_write_that_no_replica_confirms(nodes: Cluster, cluster_client: Any, bloom: Any) -> None:
+    """The replicas of the node that has the key count, not those of others."""
+    f = bloom(cluster_client, "seen", **SMALL, min_replicas=2, replica_timeout=0.05)
+    with pytest.raises(OutcomeUnknownError, match="1 of 2 replicas") as caught:
+        bloom(cluster_client, "seen", **SMALL).reserve() or f.add("a")
+    assert bloom(cluster_client, "seen", **SMALL).add("a", token=caught.value.token)

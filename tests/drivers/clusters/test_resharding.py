@@ -1,0 +1,211 @@
+"""Calls on a cluster while slots migrate: no answer changes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import valkey
+import valkey.asyncio
+
+import bloomredis.asyncio
+from bloomredis import (
+    BloomFilter,
+)
+from tests.support.cluster_clients import CLIENTS, SMALL, away, only
+from tests.support.clusters import Cluster, wait_until
+from tests.support.sizes import sized
+
+OUTLASTED = 0.8
+
+"""Seconds that a slot is on its way: more than redis-py's own patience with TRYAGAIN, which is 0.4 s."""
+
+
+class Model:
+    """Calls in threads, and whether their answers are what those of a set would be."""
+
+    def __init__(self, f: Any, seed: int) -> None:
+        self.f = f
+        self.dice = random.Random(seed)
+        self.added: set[str] = set()
+        self.answers = 0
+        self.wrong: list[Any] = []
+
+    def step(self) -> None:
+        """Make a call of any kind, and compare the answer."""
+        item, more = self._item(), [self._item() for _ in range(5)]
+        call = self.dice.choice([self._contains, self._add, self._claim, self._many])
+        call(item, more)
+
+    def look(self) -> None:
+        """Ask about an item, and compare the answer."""
+        self._contains(self._item(), [])
+
+    def _item(self) -> str:
+        return str(self.dice.randrange(3000))
+
+    def _check(self, what: object, got: object, wanted: object) -> None:
+        self.answers += 1
+        if got != wanted:
+            self.wrong.append((what, got, wanted))
+
+    def _contains(self, item: str, _: list[str]) -> None:
+        self._check(("contains", item), self.f.contains(item), item in self.added)
+
+    def _add(self, item: str, _: list[str]) -> None:
+        self._check(("add", item), self.f.add(item), item not in self.added)
+        self.added.add(item)
+
+    def _many(self, _: str, items: list[str]) -> None:
+        wanted = []
+        for item in items:
+            wanted.append(item not in self.added)
+            self.added.add(item)
+        self._check(("add_many", items), self.f.add_many(items), wanted)
+
+    def _claim(self, item: str, _: list[str]) -> None:
+        claim = self.f.claim(item)
+        self._check(("claim", item), claim.state, "done" if item in self.added else "claimed")
+        if claim:
+            claim.commit()
+            self.added.add(item)
+
+
+class Working:
+    """A call that is made over and over in a thread, until the block ends."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._over = threading.Event()
+        self._pool = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> None:
+        self._work = self._pool.submit(self._run)
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self._call()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._pool.shutdown()
+        self._work.result()
+
+
+@sized("rounds", make_test=1, make_test_faults=2)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("redis", {}),
+        ("redis", {"retry_safe": False}),
+        ("redis", {"min_replicas": 1}),
+        ("valkey", {"min_replicas": 1}),
+    ],
+    ids=str,
+)
+def test_resharding_changes_no_answer(
+    nodes: Cluster, kind: str, options: dict[str, Any], rounds: int
+) -> None:
+    """The slot goes round the primaries and dwells half-way, the filter on either side, during calls."""
+    make, _ = CLIENTS[kind]
+    with make(**nodes.at) as client:
+        model = Model(BloomFilter(client, "seen", **SMALL, **options), seed=1)
+        model.f.reserve()
+        with Working(model.step):
+            for number, to in enumerate(nodes.primaries() * rounds):
+                before = model.answers
+                wait_until("calls are answered", lambda: model.answers > before + 20)  # noqa: B023 - at once
+                nodes.migrate(
+                    "seen", to, ahead=only("seen", moves=number % 2 == 0), dwell=lambda: _pause(0.1)
+                )
+        assert model.wrong == []
+        assert model.f.contains_many(list(model.added)) == [True] * len(model.added)
+        assert model.f.info().count == len(model.added)
+
+
+def _pause(seconds: float) -> None:
+    time.sleep(seconds)  # how long it takes is what the test is about
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("moves", [True, False], ids=["filter moved", "filter not moved"])
+def test_reads_go_on_while_the_slot_is_half_way(nodes: Cluster, kind: str, moves: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """A filter is read where it is; its replica that has lost it to another node is not believed."""
+    make, options = CLIENTS[kind]
+    with make(**nodes.at, **options) as client:
+        model = Model(BloomFilter(client, "seen", **SMALL, min_replicas=1), seed=2)
+        for _ in range(50):
+            model.step()
+
+        def dwell() -> None:
+            nodes.wait_until_replicated(nodes.primary_of("seen"))
+            for _ in range(50):
+                model.look()
+
+        nodes.migrate("seen", away(nodes), ahead=only("seen", moves=moves), dwell=dwell)
+        nodes.wait_until_ok()
+        for _ in range(50):
+            model.look()
+        assert model.wrong == []
+
+
+OUTLASTING: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
+    "add": (lambda f, _: f.add("c"), True),
+    "add_many": (lambda f, _: f.add_many(["a", "d"]), [False, True]),
+    "commit": (lambda f, bloom: bloom.wait(f.claim("e").commit()), None),
+    "load": (lambda f, _: f.load(["f"]), 1),
+}
+
+
+@pytest.mark.parametrize("call", OUTLASTING)
+def test_a_call_outlasts_a_migration(nodes: Cluster, cluster_client: Any, bloom: Any, call: str) -> None:
+    """It is answered after the slot was on its way for longer than redis-py has patience with."""
+    f = bloom(cluster_client, "seen", **SMALL, min_replicas=1)
+    f.add_many(["a", "b"])
+    migrating = threading.Event()
+
+    def dwell() -> None:
+        migrating.set()
+        _pause(OUTLASTED)
+
+    make, wanted = OUTLASTING[call]
+    with ThreadPoolExecutor(1) as pool:
+        move = pool.submit(nodes.migrate, "seen", away(nodes), dwell=dwell)
+        migrating.wait(20)
+        assert make(f, bloom) == wanted
+        move.result()
+    assert f.info().count == 3
+
+
+@pytest.mark.parametrize("make", [redis.asyncio.RedisCluster, valkey.asyncio.ValkeyCluster])
+def test_tasks_ask_over_many_connections(nodes: Cluster, make: Any) -> None:
+    """ASKING counts only on its own connection; tasks share those of a node."""
+
+    async def main() -> None:
+        async with make(**nodes.at) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", coalesce=False, **SMALL)
+            await f.add_many(range(50))
+            loop = asyncio.get_running_loop()
+
+            def dwell() -> None:
+                asking = asyncio.run_coroutine_threadsafe(ask(), loop)
+                assert asking.result(20) == [number < 50 for number in range(90)]
+
+            async def ask() -> list[bool]:
+                return await asyncio.gather(*(f.contains(number) for number in range(90)))
+
+            move = nodes.migrate
+            await asyncio.to_thread(move, "seen", away(nodes), ahead=only("seen", moves=True), dwell=dwell)
+            back = asyncio.to_thread(move, "seen", away(nodes), dwell=lambda: _pause(0.1))
+            answers = await asyncio.gather(back, *(f.add(number) for number in range(90)))
+            assert answers[1:] == [number >= 50 for number in range(90)]
+
+    asyncio.run(main())

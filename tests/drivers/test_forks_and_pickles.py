@@ -1,0 +1,72 @@
+"""Filters in forked children, and copies of filters in other processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+import bloomredis.asyncio
+from bloomredis import BloomFilter, FilterLostError
+from tests.support.racing import winners
+from tests.support.servers import Server
+
+ITEMS = [f"https://example.org/page/{i}" for i in range(3000)]
+
+
+def make(client: Any, **options: Any) -> BloomFilter:
+    return BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9, **options)
+
+
+def _add_in_child(f: BloomFilter, items: Sequence[str], told: Any) -> None:
+    told.put(f.add_many(items))
+
+
+@pytest.mark.parametrize("coalesce", [True, False])
+def test_a_forked_child_uses_the_filter(any_server: Server, coalesce: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Parent and children that inherited the filter have one winner an item."""
+    with any_server.client() as client:
+        client.delete("seen")
+        f = make(client, coalesce=coalesce)
+        f.add("warm")
+        fork = multiprocessing.get_context("fork")
+        told = fork.Queue()
+        children = [fork.Process(target=_add_in_child, args=(f, ITEMS, told)) for _ in range(3)]
+        for child in children:
+            child.start()
+        answers = [f.add_many(ITEMS), *(told.get(timeout=60) for _ in children)]
+        for child in children:
+            child.join()
+    assert winners(answers, ITEMS) == {1: len(ITEMS)}
+
+
+@pytest.mark.parametrize("cls", [BloomFilter, bloomredis.asyncio.BloomFilter])
+def test_a_filter_pickles_without_its_client(any_server: Server, cls: Any) -> None:
+    """The copy says that it needs a client, and works with one."""
+    module = redis if cls is BloomFilter else redis.asyncio
+    f = cls(module.Redis(unix_socket_path=any_server.socket), "pickled", capacity=100, error_rate=0.01)
+    copy = pickle.loads(pickle.dumps(f))  # noqa: S301 - its own bytes
+    with any_server.client() as client:
+        if cls is BloomFilter:
+            with pytest.raises(RuntimeError, match="with_client"):
+                copy.add("a")
+            client.delete("pickled")
+            assert copy.with_client(client).add("a")
+            assert not f.add("a")
+    assert copy.name == "pickled"
+
+
+def test_a_pickled_filter_still_notices_a_loss(any_server: Server) -> None:
+    """Its knowledge of the stored filter goes along."""
+    with any_server.client() as client:
+        f = make(client)
+        f.add("a")
+        copy = pickle.loads(pickle.dumps(f)).with_client(client)  # noqa: S301 - its own bytes
+        client.delete("seen")
+        with pytest.raises(FilterLostError):
+            copy.add("a")

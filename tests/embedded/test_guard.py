@@ -1,0 +1,91 @@
+"""Servers and guards that are killed, or do not start."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+
+from bloomredis.embedded import connect, connecting, guard
+from tests.support.programs import Program, is_alive, server_of
+from tests.support.waiting import wait_until
+
+
+def test_a_new_server_follows_one_that_was_killed(start: Callable[..., Program], kept: str) -> None:
+    """When the server was killed, the next connect() has a new one with the data."""
+    client = connect(kept)
+    client.set("key", 1)
+    os.kill(server_of(client)[0], signal.SIGKILL)
+    assert connect(kept).get("key") == b"1"
+
+
+def answers(client: redis.Redis) -> bool:
+    """True if anybody listens on the client's socket."""
+    return guard.ask(Path(client.connection_pool.connection_kwargs["path"]), b"PING") == b"+PONG"
+
+
+def kill_guard(client: redis.Redis, how: signal.Signals) -> None:
+    """Send a signal to the parent of a client's server, and wait for its end."""
+    pid, directory = server_of(client)
+    parent = subprocess.check_output(["ps", "-o", "ppid=", "-p", str(pid)])  # noqa: S607 - ps is in PATH
+    os.kill(int(parent), how)
+    wait_until("the guard ends", guard.Home(directory, private=True).has_ended)
+
+
+def test_a_new_server_follows_one_whose_guard_was_killed(kept: str) -> None:
+    """When the guard was killed, the next connect() has a new one, and no second server on the data."""
+    client = connect(kept)
+    client.set("key", 1)
+    kill_guard(client, signal.SIGKILL)
+    assert connect(kept).get("key") == b"1"
+    assert not answers(client)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
+def test_a_private_server_ends_with_its_guard() -> None:
+    """When the guard is killed, the server ends."""
+    client = connect("embedded://")
+    _, server_directory = server_of(client)
+    kill_guard(client, signal.SIGKILL)
+    wait_until("the server ends", lambda: not answers(client))
+    shutil.rmtree(server_directory)
+
+
+def test_a_guard_that_is_told_to_end_clears_up() -> None:
+    """SIGTERM to the guard ends the server in order."""
+    client = connect("embedded://")
+    pid, directory = server_of(client)
+    kill_guard(client, signal.SIGTERM)
+    assert not is_alive(pid)
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("url", ["embedded://", "kept"])
+def test_a_server_that_does_not_start_says_why(
+    url: str, kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error holds what the server had to say, and nothing is left of a private one."""
+    binary = tmp_path / "server"
+    binary.write_text("#!/bin/sh\necho no memory for $PWD\n")
+    binary.chmod(0o700)
+    monkeypatch.setattr(connecting, "_binary", lambda: str(binary))
+    with pytest.raises(redis.ConnectionError, match="no memory for ") as caught:
+        connect(kept if url == "kept" else url)
+    directory = re.search("for (.*)", str(caught.value))
+    assert directory is not None
+    assert Path(directory[1]).exists() is (url == "kept")
+
+
+def test_a_server_that_cannot_be_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A binary that is none gives an error too."""
+    monkeypatch.setattr(connecting, "_binary", lambda: "/nonexistent/valkey-server")
+    with pytest.raises(redis.ConnectionError, match=r"No such file .*/nonexistent/valkey-server"):
+        connect("embedded://")

@@ -1,0 +1,86 @@
+"""An embedded server in a directory that is kept: shared by programs, and its data survive them."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from bloomredis.embedded import connect
+from tests.support.programs import WAIT, Program, is_alive, server_of
+from tests.support.waiting import wait_until
+
+
+def test_a_kept_directory_is_made(kept: str) -> None:
+    """embedded:///some/directory makes the directory, with mode 700."""
+    _, directory = server_of(connect(kept))
+    assert kept.endswith(str(directory))
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("how", [None, signal.SIGTERM, signal.SIGKILL])
+def test_a_kept_directory_keeps_the_data(
+    how: signal.Signals | None, start: Callable[..., Program], kept: str
+) -> None:
+    """The next program finds what the last one wrote, however that ended."""
+    program = start(kept, f"client.set('key', 1); print(); {WAIT}")
+    pid, _ = program.server()
+    program.line()
+    program.end(how)
+    wait_until("the server ends", lambda: not is_alive(pid))
+    assert connect(kept).get("key") == b"1"
+
+
+def test_programs_share_a_kept_server(start: Callable[..., Program], kept: str) -> None:
+    """Programs that name one directory have one server, which ends with the last of them."""
+    first, second = start(kept), start(kept, f"{WAIT}; print(client.ping())")
+    pid, _ = first.server()
+    assert second.server()[0] == pid
+    first.end()
+    assert is_alive(pid)
+    assert second.end()[0] == "True\n"
+    assert not is_alive(pid)
+
+
+def test_programs_that_start_at_once_share_a_server(start: Callable[..., Program], kept: str) -> None:
+    """Of programs that start at the same moment, one starts the server for all."""
+    programs = [start(kept) for _ in range(6)]
+    assert len({program.server()[0] for program in programs}) == 1
+
+
+def test_clients_of_one_process_share_a_kept_server(kept: str) -> None:
+    """Two clients of the same directory have one server, also when one of them goes."""
+    first, second = connect(kept), connect(kept + "/../kept/")
+    pid = server_of(first)[0]
+    del first
+    gc.collect()
+    assert server_of(second)[0] == pid
+
+
+def test_no_write_is_lost_while_programs_come_and_go(start: Callable[..., Program], kept: str) -> None:
+    """Programs that arrive while others end the server wait for it and find all that was written."""
+    churn = "for _ in range(15): del client; client = connect(sys.argv[1]); client.incr('n')"
+    programs = [start(kept, churn) for _ in range(4)]
+    assert [program.end()[1] for program in programs] == [""] * 4
+    assert connect(kept).get("n") == b"60"
+
+
+@pytest.mark.parametrize("name", ["n" * 150, "a b", "100%", "?#@:", "quote'\"", "-dash", "ünï"])
+def test_a_directory_may_have_any_name(name: str, start: Callable[..., Program], tmp_path: Path) -> None:
+    """Long names, and percent-encoded special characters, are fine."""
+    program = start(f"embedded://{quote(str(tmp_path / name))}")
+    assert program.server()[1] == tmp_path / name
+
+
+def test_a_long_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A TMPDIR too long for a socket's path is not used."""
+    long = tmp_path / ("n" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    assert connect("embedded://").ping()

@@ -1,0 +1,190 @@
+"""A sharded filter over a list of servers."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from bloomredis import (
+    BatchInterruptedError,
+    FilterLostError,
+    FilterMismatchError,
+    ShardedBloomFilter,
+)
+from tests.support.servers import Server, binaries, running
+from tests.support.sharding import ITEMS, OPTIONS, shard_keys
+
+
+@pytest.fixture
+def pair(client: redis.Redis) -> Iterator[list[Any]]:
+    """Clients of two independent servers."""
+    with ExitStack() as stack:
+        second = stack.enter_context(running(binaries()["valkey-9"]))
+        yield [client, stack.enter_context(second.client())]
+
+
+def test_a_filter_on_several_servers_pickles(pair: list[Any]) -> None:
+    """The copy wants as many clients."""
+    copy = pickle.loads(pickle.dumps(ShardedBloomFilter(pair, "seen", **OPTIONS)))  # noqa: S301 - our own
+    with pytest.raises(RuntimeError, match="with_client"):
+        copy.add("x")
+    with pytest.raises(ValueError, match="2 servers, not on 1"):
+        copy.with_client(pair[:1])
+    assert copy.with_client(pair).add_many(ITEMS) == [True] * 400
+
+
+def test_a_list_of_one_server_is_that_server(bloom: Any, client: redis.Redis) -> None:
+    """The two may be mixed."""
+    assert all(bloom.sharded([client], "seen", **OPTIONS).add_many(ITEMS))
+    assert not any(bloom.sharded(client, "seen", **OPTIONS).add_many(ITEMS))
+
+
+class Down:
+    """A client whose server cannot be reached while `down` is set."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client: Any = client
+        self.down = False
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        if self.down:
+            raise redis.ConnectionError("Connection refused.")
+        return self._client.execute_command(*command, **options)
+
+    def pipeline(self, *, transaction: bool) -> Any:
+        if self.down:
+            raise redis.ConnectionError("Connection refused.")
+        return self._client.pipeline(transaction=transaction)
+
+
+def test_a_batch_that_is_interrupted_again_and_again(any_server: Server) -> None:
+    """An answer that was known at the first time is given when its item is answered, at whichever time."""
+    servers = [Down(any_server.client(db=db)) for db in range(3)]
+    f = ShardedBloomFilter(servers, "seen", **OPTIONS)
+    f.add_many(ITEMS)
+    spread: Any = f._operations
+    fresh = {spread._of(item)[0]: item for item in map(str, range(1000, 1100))}
+    batch = [fresh[1], fresh[0], fresh[2]]
+    told: list[bool] = []
+    for down in ([1, 2], [2], []):
+        for place, server in enumerate(servers):
+            server.down = place in down
+        try:
+            told += f.add_many(batch[len(told) :])
+        except BatchInterruptedError as error:
+            told += error.results
+    assert told == [True] * 3
+    assert f.add_many(batch) == [False] * 3
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_asks_all_servers(any_server: Server) -> None:
+    """The parent's threads are not there, so it makes its own."""
+    with running(binaries()["valkey-9"]) as second:
+        f = ShardedBloomFilter([any_server.client(), second.client()], "seen", **OPTIONS)
+        assert all(f.add_many(ITEMS))
+        if (child := os.fork()) == 0:
+            os._exit(0 if f.add_many([*ITEMS, "x", "y"]) == [False] * 400 + [True] * 2 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert f.add_many(["x", "y", "z"]) == [False, False, True]
+
+
+def test_servers_share_the_items(bloom: Any, pair: list[Any]) -> None:
+    """Each has some shards; all calls act on both."""
+    f = bloom.sharded(pair, "seen", **OPTIONS)
+    assert f.add_many([*ITEMS, ITEMS[0]]) == [True] * 400 + [False]
+    assert [len(shard_keys(client)) for client in pair] == [8, 8]
+    assert f.info().count == 400
+    g = bloom.open(pair, "seen", "ShardedBloomFilter")
+    assert g.contains_many([*ITEMS, "absent"]) == [True] * 400 + [False]
+    assert f.load(range(3000)) == 3000
+    assert [bool(claim) for claim in f.claim_many(["x", "y", "x"])] == [True, True, False]
+    g.expire(100)
+    assert all(client.pttl(key) > 0 for client in pair for key in ["seen", *shard_keys(client)])
+    g.clear()
+    assert not any(g.contains_many(ITEMS))
+    assert g.delete()
+    assert not any(client.exists("seen", *shard_keys(client)) for client in pair)
+    with pytest.raises(TypeError, match="pipeline is on one"):
+        f.queue_add(pair[0].pipeline(), "x")
+
+
+def test_another_order_or_number_is_refused(bloom: Any, pair: list[Any]) -> None:
+    """Before any item is touched."""
+    bloom.sharded(pair, "seen", **OPTIONS).add("a")
+    first, second = pair
+    before = [sorted(client.keys()) for client in pair]
+    for clients in ([second, first], [first], first, [second], [first, first], [first, second, first]):
+        with pytest.raises(FilterMismatchError, match="server"):
+            bloom.sharded(clients, "seen", **OPTIONS).add_many(ITEMS)
+    assert [sorted(client.keys()) for client in pair] == before
+
+
+def test_a_server_without_its_copy_is_noticed(bloom: Any, pair: list[Any]) -> None:
+    """It lost everything, or is another one; `reserve()` after the error goes on with it."""
+    f = bloom.sharded(pair, "seen", **OPTIONS)
+    f.add_many(ITEMS)
+    pair[1].flushall()
+    g = bloom.sharded(pair, "seen", **OPTIONS)
+    with pytest.raises(FilterLostError, match="server 1"):
+        g.add("b")
+    g.reserve()
+    assert 100 < sum(g.add_many(ITEMS)) < 300
+    assert not any(g.add_many(ITEMS))
+
+
+def test_a_server_that_dies_interrupts_and_loses_nothing(bloom: Any, any_server: Server) -> None:
+    """Answers of the other one are handed out when the rest is asked about again."""
+    with running(binaries()["valkey-9"], "--save", "", "--appendonly", "yes") as second:
+        pair = [any_server.client(), second.client(retry=Retry(NoBackoff(), 0))]
+        f = bloom.sharded(pair, "seen", **OPTIONS)
+        assert all(f.add_many(ITEMS[:100]))
+        second.stop()
+        with pytest.raises(BatchInterruptedError) as caught:
+            f.add_many(ITEMS)
+        second.start()
+        told = [*caught.value.results, *f.add_many(caught.value.rest)]
+        assert told == [False] * 100 + [True] * 300
+        assert f.add_many(ITEMS) == [False] * 400
+        second.stop()
+        with pytest.raises(BatchInterruptedError) as claimed:
+            f.claim_many([f"c{i}" for i in range(50)])
+        second.start()
+        states = [claim.state for claim in (*claimed.value.results, *f.claim_many(claimed.value.rest))]
+        assert states == ["claimed"] * 50
+
+
+def test_servers_are_asked_at_once(any_server: Server) -> None:
+    """A batch takes as long as its slowest server, not as long as all together."""
+    stopped = Counter[int]()
+
+    class Slow:
+        def __init__(self, place: int, client: redis.Redis) -> None:
+            self.place, self.client = place, client
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.client, name)
+
+        def pipeline(self, **options: Any) -> Any:
+            stopped[self.place] += 1
+            barrier.wait(20)
+            return self.client.pipeline(**options)
+
+    barrier = threading.Barrier(3)
+    with ExitStack() as stack:
+        databases = [stack.enter_context(any_server.client(db=db)) for db in range(3)]
+        warm = ShardedBloomFilter(databases, "seen", **OPTIONS)
+        warm.add_many(ITEMS)
+        slow = warm.with_client([Slow(i, client) for i, client in enumerate(databases)])  # type: ignore[arg-type]  # several
+        assert slow.add_many(ITEMS) == [False] * 400
+    assert stopped == {0: 1, 1: 1, 2: 1}

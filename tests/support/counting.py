@@ -1,0 +1,40 @@
+"""Filters that count, and the counters that they should have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from bloomredis import CountingBloomFilter
+from bloomredis.bits import limits
+from bloomredis.bits.classic import Counting
+from bloomredis.stored import planning
+
+MOST = 15
+
+
+def make(bloom: Any, client: Any, name: str = "seen", **options: Any) -> Any:
+    options = {"capacity": 1000, "error_rate": 1e-6} | options
+    return bloom(client, name, kind="CountingBloomFilter", **options)
+
+
+def stored_counters(client: Any) -> dict[int, int]:
+    """Return the counters that are not 0, by their numbers."""
+    pairs: bytes = client.getrange("seen", limits.HEADER_BYTES, -1)
+    values = [half for pair in pairs for half in (pair >> 4, pair & 15)]
+    return {number: value for number, value in enumerate(values) if value}
+
+
+def expected_counters(layout: Counting, items: Counter[Any]) -> dict[int, int]:
+    """Return what the counters should be when none has been at 15."""
+    counters: Counter[int] = Counter()
+    for item, times in items.items():
+        counters.update({counter: times for counter in set(layout.offsets(item)) if times})
+    return dict(counters)
+
+
+PLANNED = planning.plan_counting(1000, 1e-6)
+
+
+def counting(client: Any, **options: Any) -> CountingBloomFilter:
+    return CountingBloomFilter(client, "seen", capacity=1000, error_rate=1e-6, **options)

@@ -1,0 +1,17 @@
+"""Conditions that are polled, each with a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+PATIENCE = 30.0
+"""Seconds that a condition may take to come true."""
+
+
+def wait_until(what: str, condition: Callable[[], object], *, every: float = 0.005) -> None:
+    """Poll a condition until it is true; fail, saying what was waited for, when the time is up."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not come to pass in {PATIENCE} s that {what}"
+        time.sleep(every)  # polling a condition, with a deadline
