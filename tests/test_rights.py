@@ -18,6 +18,7 @@ import redis.asyncio
 import bloomredis.asyncio
 from bloomredis import (
     BloomFilter,
+    ConnectionFailedError,
     CountingBloomFilter,
     OutcomeUnknownError,
     RotatingBloomFilter,
@@ -274,7 +275,7 @@ def test_tls_is_verified(place: tuple[Server, str]) -> None:
     _, url = place
     for other in (url.partition("?")[0], url.replace("127.0.0.1", "localhost")):
         client = redis.Redis.from_url(other, retry=None)
-        with client, pytest.raises(redis.ConnectionError, match="certificate"):
+        with client, pytest.raises(ConnectionFailedError, match="certificate"):
             BloomFilter(client, "seen", **OPTIONS).add("a")
 
 

@@ -13,11 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, TypeVar
+from zlib import crc32
 
 from mmh3 import hash_bytes
 
 from bloomredis.errors import ClaimLostError
-from bloomredis.operations.membership import raise_interrupted
+from bloomredis.operations.outcomes import raise_interrupted
 from bloomredis.protocol import scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.forks import renewed_after_fork
@@ -140,9 +141,9 @@ class Claims:
         if self._retry_safe:
             if held.lane is None:
                 held.lane = self._lanes.take()
-                held.lane.next_call()
+                held.lane.next_call(crc32(held.encoded, handle.check))
             keys.append(held.lane.key)
-            arguments.append(b"%d" % held.lane.calls)
+            arguments.append(held.lane.call.encode())
         with outcome_matters(self._stored.name, _AGAIN):
             reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
         if held.lane is not None:

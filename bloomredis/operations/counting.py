@@ -68,8 +68,8 @@ class CountingOperations(Queueing, FilterOperations):
 
     def remove(self, item: Any, *, token: str | None = None) -> Op[bool]:
         """Take an item out once; True if it was in, False (and nothing is changed) if it was not."""
-        pending = None if token is None else parse_token(token, REMOVAL)
         encoded = self.codec.encode(item)
+        pending = None if token is None else parse_token(token, encoded, REMOVAL)
         try:
             yield from self.membership.settle(encoded)
         except OutcomeUnknownError as error:

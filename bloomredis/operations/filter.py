@@ -14,8 +14,9 @@ from bloomredis.operations.claims import Claims, Held
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import load
 from bloomredis.operations.local_cache import CachedMembership
-from bloomredis.operations.membership import Answers, Encoded, Membership
+from bloomredis.operations.membership import Encoded, Membership
 from bloomredis.operations.options import Options
+from bloomredis.operations.outcomes import Answers
 from bloomredis.protocol.calls import send
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Lanes, give_back, parse_token
@@ -112,8 +113,8 @@ class FilterOperations:
 
     def add(self, item: Any, *, token: str | None = None) -> Op[bool]:
         """Add an item; True if this call was the first to add it."""
-        pending = None if token is None else parse_token(token)
-        return self._answering.add_one(self.codec.encode(item), pending)
+        encoded = self.codec.encode(item)
+        return self._answering.add_one(encoded, None if token is None else parse_token(token, encoded))
 
     def contains(self, item: Any) -> Op[bool]:
         """Return whether an item is in the filter."""
@@ -224,7 +225,7 @@ class FilterOperations:
     def delete(self) -> Op[bool]:
         """Delete the filter; True if it existed."""
         lane = self.lanes.take() if self.options.retry_safe else None
-        number, keys = ([lane.next_call()], [lane.key]) if lane else ([], [])
+        number, keys = ([lane.next_call(0)], [lane.key]) if lane else ([], [])
         with outcome_matters(self.name):
             existed = yield from self.stored.delete(number, keys)
         if lane:

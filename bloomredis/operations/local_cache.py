@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from bloomredis.bits.batch import HashedBatch, hashed
 from bloomredis.bits.bitmap import Bits
 from bloomredis.errors import BatchInterruptedError
-from bloomredis.operations.membership import Answers, Encoded, Membership
+from bloomredis.operations.membership import Encoded, Membership
+from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.snapshot import PIECE_BYTES, READ
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Pending

@@ -18,8 +18,9 @@ from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import Codec, FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import load_one_batch
-from bloomredis.operations.membership import Answers, Encoded
+from bloomredis.operations.membership import Encoded
 from bloomredis.operations.options import Options
+from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import AnyPipeline, Queueing
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.keys import as_bytes

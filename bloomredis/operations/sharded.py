@@ -142,7 +142,7 @@ class ShardedOperations(RoutedOperations):
     def delete(self) -> Op[bool]:
         """Delete the filter; True if it existed."""
         lane = self._lanes.take() if self.options.retry_safe else None
-        number, keys = ([lane.next_call()], [lane.key]) if lane else ([], [])
+        number, keys = ([lane.next_call(0)], [lane.key]) if lane else ([], [])
         with outcome_matters(self.name):
             existed = yield from self.stored.delete(number, keys)
         if lane:

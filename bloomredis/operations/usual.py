@@ -8,6 +8,7 @@ every decision stays in one place.
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.membership import ADD, CONTAINS
@@ -69,10 +70,10 @@ class Usual:
             return None
         lanes = self._lanes.free
         lane = lanes.pop() if lanes else self._lanes.take()
-        lane.calls += 1
         keys = (handle.key, lane.key, *handle.extra)
         packed = handle.layout.pack_one(item)
-        command: Command = ("EVALSHA", self._add, len(keys), *keys, handle.identity, packed, lane.calls)
+        call = lane.next_call(crc32(packed, handle.check))
+        command: Command = ("EVALSHA", self._add, len(keys), *keys, handle.identity, packed, call)
         return UsualAdd(command, lane, self, handle, item)
 
     def contains(self, item: Any) -> Command | None:

@@ -22,6 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar, cast
+from zlib import crc32
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits.layout import Layout, Packing
@@ -79,6 +80,7 @@ class Handle:
     key: bytes
     extra: tuple[bytes, ...] = ()  # keys that every script is given behind its own
     generation: bytes = b""  # empty for a bitmap of another system
+    check: int = 0  # of the generation, for the names of calls
     losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # that were noticed
 
     @property
@@ -87,7 +89,8 @@ class Handle:
         return cast("Layout", self.layout)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Handle, (self.identity, self.layout, self.items, self.key, self.extra, self.generation)
+        fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)
+        return Handle, fields
 
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
@@ -131,7 +134,7 @@ class Stored(ABC):
         """
         key, *extra = keys or (self.key,)
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
-        self.handle = Handle(identity, layout, items, key, tuple(extra), generation)
+        self.handle = Handle(identity, layout, items, key, tuple(extra), generation, crc32(generation))
         return self.handle
 
     def reset(self) -> None:

@@ -101,7 +101,7 @@ def test_redis_template_hashes_text_alone() -> None:
     """Bytes are the UTF-8 of a text, or a ValueError."""
     layout = compat.redis_template(10, 0.1)
     assert layout.encode("\u00e9".encode()) == layout.encode("\u00e9") == b"\xe9\x00"
-    with pytest.raises(ValueError, match="no UTF-8"):
+    with pytest.raises(ValueError, match="not UTF-8"):
         layout.encode(b"\xff")
 
 

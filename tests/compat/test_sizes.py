@@ -108,7 +108,7 @@ def test_redisbloom_sizes() -> None:
         make = link_size if row["call"] == "bloom_init" else first_link_size
         options = redisbloom_options(row)
         if "returns" in row:
-            with pytest.raises(ValueError, match="RedisBloom has none"):
+            with pytest.raises(ValueError, match="RedisBloom has no link"):
                 make(row["capacity"], row["error_rate"], options)
             continue
         size = make(row["capacity"], row["error_rate"], options)

@@ -262,7 +262,7 @@ def test_a_refused_wait_does_not_undo_the_write(server: Server) -> None:
         )
         with server.client(username="hasty") as client:
             f = BloomFilter(client, "seen", min_replicas=1, **SMALL)
-            f._operations._stored.handle = opened(BloomFilter(admin, "seen", **SMALL))
+            operations(f).stored.handle = opened(BloomFilter(admin, "seen", **SMALL))
             with pytest.raises(OutcomeUnknownError, match="wait") as caught:
                 f.add("a")
         admin.acl_deluser("hasty")
@@ -272,4 +272,9 @@ def test_a_refused_wait_does_not_undo_the_write(server: Server) -> None:
 def opened(f: BloomFilter) -> Any:
     """Return what an object knows that has opened the filter."""
     f.reserve()
-    return f._operations._stored.handle
+    return operations(f).stored.handle
+
+
+def operations(f: BloomFilter) -> Any:
+    """Return the operations of a filter."""
+    return f._operations

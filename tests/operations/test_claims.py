@@ -24,6 +24,7 @@ from bloomredis import (
     BatchInterruptedError,
     BloomFilter,
     ClaimLostError,
+    ConnectionFailedError,
     FilterLostError,
     OutcomeUnknownError,
 )
@@ -263,7 +264,7 @@ def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
             while True:
                 try:
                     return call()
-                except (OutcomeUnknownError, redis.ConnectionError):
+                except (OutcomeUnknownError, ConnectionFailedError):
                     pass
 
         asked(f.reserve)

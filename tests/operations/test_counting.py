@@ -139,8 +139,7 @@ def test_the_other_calls(bloom: Any, client: redis.Redis) -> None:
 
 def test_a_copy_is_refused(bloom: Any, any_client: redis.Redis) -> None:
     """An item that a copy has might have been removed."""
-    with pytest.raises(TypeError, match="may have been removed"):
-        make(bloom, any_client).snapshot()
+    assert not hasattr(CountingBloomFilter, "snapshot")
     with pytest.raises(TypeError, match="local_cache"):
         make(bloom, any_client, local_cache=True)
     with pytest.raises(TypeError, match="layout"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,9 +17,10 @@ from redis.retry import Retry
 
 import bloomredis
 import bloomredis.asyncio
-from bloomredis import OutcomeUnknownError
+from bloomredis import ConnectionFailedError, OutcomeUnknownError
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.protocol import scripts
+from bloomredis.protocol.receipts import REMOVAL, Lanes
 from tests.support.counting import MOST, PLANNED, counting, expected_counters, stored_counters
 from tests.support.losing import LosingClient, losing
 from tests.support.servers import Server
@@ -114,14 +116,13 @@ def test_each_of_two_calls_is_owed_its_own_answer(client: redis.Redis, executed:
     f.add_many(["a", "a", "a"])
     operations = f._operations
     assert isinstance(operations, CountingOperations)
-    receipts, opened = operations._removals, operations._stored.handle
-    assert opened
-    packed = opened.layout.pack_one(b"a")
-    lanes = [receipts.take(), receipts.take()]
-    for lane, done in zip(lanes, executed, strict=True):
-        receipts.doubt(["a"], lane.name, lane.next_call())
+    lanes, handle = Lanes(b"seen", REMOVAL), operations.stored.handle
+    assert handle
+    packed = handle.layout.pack_one(b"a")
+    for lane, done in zip([lanes.take(), lanes.take()], executed, strict=True):
+        operations.removals.add(["a"], lane.name, lane.next_call(), handle.generation, time.monotonic())
         if done:
-            client.eval(scripts.load("remove").text, 2, f.name, lane.key, opened.identity, packed, 1)
+            client.eval(scripts.load("remove").text, 2, f.name, lane.key, handle.identity, packed, 1)
     assert [f.remove("a") for _ in range(2)] == [True, True]
     assert stored_counters(client) == expected_counters(PLANNED, Counter("a"))
 
@@ -256,7 +257,7 @@ def answered(call: Callable[[str], bool], item: str) -> None:
     while True:
         try:
             call(item)
-        except (OutcomeUnknownError, redis.ConnectionError):  # the latter while nothing is in doubt
+        except (OutcomeUnknownError, ConnectionFailedError):  # the latter while nothing is in doubt
             continue
         return
 
@@ -274,7 +275,7 @@ def test_lost_replies_of_tasks_change_no_counter(server: Server) -> None:
                 while True:
                     try:
                         await getattr(f, verb)(item)
-                    except (OutcomeUnknownError, redis.ConnectionError):
+                    except (OutcomeUnknownError, ConnectionFailedError):
                         continue
                     return
 

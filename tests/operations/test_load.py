@@ -17,7 +17,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from bloomredis import BloomFilter, OutcomeUnknownError
+from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError
 from bloomredis.bits import encoding
 from bloomredis.bits.bitmap import Bits
 from bloomredis.operations import loading
@@ -192,7 +192,7 @@ def test_a_lost_reply_loses_nothing(server: Server, in_small_batches: None) -> N
             try:
                 assert f.load(ITEMS) == len(ITEMS)
                 break
-            except (OutcomeUnknownError, redis.ConnectionError):
+            except (OutcomeUnknownError, ConnectionFailedError):
                 interruptions += 1
         assert interruptions
     assert all(make(BloomFilter, server.client()).contains_many(ITEMS))
@@ -230,7 +230,7 @@ def test_the_new_items_of_a_batch(
     load.take(drawn)
     for _ in range(2):
         for segment in load.segments():
-            load.before(segment, there.bytes[segment.first : segment.first + len(segment.data)])
+            load.record_previous(segment, there.bytes[segment.first : segment.first + len(segment.data)])
     assert load.finish() == len(set(drawn) - {f"item-{i}" for i in range(0, kinds, 3)})
     assert load.items == 0
 

@@ -137,7 +137,7 @@ def test_what_others_added_is_read(bloom: Any, server: Server) -> None:
         make(bloom, client).add_many(ITEMS)
         f = make(bloom, client, local_cache=True, local_cache_check=100)
         deadline = time.monotonic() + 20
-        while not all(f._operations.known(item) for item in ITEMS):
+        while not all(f._operations.in_local_cache(item) for item in ITEMS):
             f.add(f"another-{time.monotonic()}")
             assert time.monotonic() < deadline
         before = calls(client)

@@ -135,7 +135,8 @@ def test_a_write_waits_for_replicas(bloom: Any) -> None:
     with replicated() as (primary, replica), primary.client() as client, replica.client() as other:
         make(bloom, client).reserve()
         f = make(bloom, client, min_replicas=1, replica_timeout=0.1)
-        f._operations._stored._accept(f._operations._stored.read(_describe(client)).header)
+        stored = f._operations.stored
+        stored._accept(stored.read(_describe(client)).header)
         with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas") as caught:
             f.add("a")
         attach(primary, replica)

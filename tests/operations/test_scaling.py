@@ -25,7 +25,7 @@ from bloomredis import (
 from tests.support.losing import LosingClient
 from tests.support.racing import flushing_scripts, race_processes, race_threads, winners
 from tests.support.servers import Server
-from tests.support.sizes import sized
+from tests.support.sizes import long, short
 
 KIND = "ScalingBloomFilter"
 SIZE: dict[str, Any] = {"capacity": 100, "error_rate": 1e-6}
@@ -287,12 +287,8 @@ def test_it_can_be_full(client: redis.Redis) -> None:
 
 
 def test_what_cannot_follow_a_new_layer(any_client: redis.Redis) -> None:
-    """Queued calls and copies are refused before any I/O."""
-    f = make(any_client)
-    with pytest.raises(TypeError, match="add_many"):
-        f.queue_add(any_client.pipeline(), "a")
-    with pytest.raises(TypeError, match="several"):
-        f.snapshot()
+    """Queued calls and copies are no methods of a filter that grows."""
+    assert not {"queue_add", "queue_contains", "snapshot"} & set(dir(make(any_client)))
 
 
 def test_load_and_dedupe(client: redis.Redis, bloom: Any) -> None:
@@ -319,24 +315,25 @@ def adds_half(url: str, every: Sequence[str], worker: int) -> list[bool]:
     return told
 
 
-@sized("count", make_test=20_000, make_test_faults=1_000_000)
-def test_many_items_from_four_processes(any_server: Server, count: int) -> None:
+@pytest.mark.parametrize(("count", "most"), [short(20_000, 45), long(1_000_000, 1000)])
+def test_many_items_from_four_processes(any_server: Server, count: int, most: int) -> None:
     """From a capacity of 1,000: one winner each, the layers that were computed, the rate and the memory.
 
     Items that are false positives when they are added have no winner; they are within the rate too.
+    `most` allows a thousandth of the items, and for chance where they are few.
     """
     every = items(count)
     with any_server.client() as client, flushing_scripts(client):
         told = race_processes(adds_half, any_server.url, every, 4)
     won = winners(told, every)
     assert set(won) <= {0, 1}
-    assert won[0] <= count * 1e-3
+    assert won[0] <= most
     with any_server.client() as client:
         f = ScalingBloomFilter.open(client, "race")
         layers = math.ceil(math.log2(won[1] / 1000 + 1))  # as many as hold 1000 * (2**layers - 1) items
         assert full(f) == [*(1000 * 2**j for j in range(layers - 1)), won[1] - 1000 * (2 ** (layers - 1) - 1)]
         others = (f.contains_many(items(count // 100, f"other-{part}")) for part in range(100))
-        assert sum(map(sum, others)) <= count * 1e-3
+        assert sum(map(sum, others)) <= most
         keys = [key for key in client.scan_iter(count=1000) if b"receipt" not in key]
         used = sum(client.memory_usage(key, samples=0) or 0 for key in keys)
         fixed = BloomFilter(client, "fixed", capacity=f.info().capacity, error_rate=1e-3)

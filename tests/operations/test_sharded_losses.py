@@ -111,7 +111,8 @@ def test_a_shard_that_was_made_and_not_recorded_is_taken(any_server: Server) -> 
         f = ShardedBloomFilter(client, "seen", **OPTIONS)
         f.reserve()
         number = shard_record.plan(10_000, 1e-6).number(b"a")
-        opening: Any = f._operations._stored.shard(number).open()  # type: ignore[attr-defined]  # of a sharded one
+        operations: Any = f._operations
+        opening = operations.stored.shard(number).open()
         step = next(opening)
         while not (step[3] == b"seen" and step[6]):  # until it would record
             try:

@@ -73,7 +73,7 @@ def test_a_batch_that_is_interrupted_again_and_again(any_server: Server) -> None
     f = ShardedBloomFilter(servers, "seen", **OPTIONS)
     f.add_many(ITEMS)
     spread: Any = f._operations
-    fresh = {spread._of(item)[0]: item for item in map(str, range(1000, 1100))}
+    fresh = {spread._place(item.encode())[0]: item for item in map(str, range(1000, 1100))}
     batch = [fresh[1], fresh[0], fresh[2]]
     told: list[bool] = []
     for down in ([1, 2], [2], []):

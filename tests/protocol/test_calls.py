@@ -9,7 +9,8 @@ import pytest
 import redis
 
 from bloomredis.bits import limits
-from bloomredis.operations.filter import FilterOperations
+from bloomredis.errors import ConnectionFailedError
+from bloomredis.operations.plain import PlainOperations
 from bloomredis.protocol import calls, gather, replies, scripts, steps
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import PROBES_A_CALL
@@ -63,7 +64,7 @@ def test_the_clients_own_errors_pass_through() -> None:
 def test_no_answer_is_told_from_a_refusal() -> None:
     """A connection error means that the call may have been executed."""
     for error in (redis.ConnectionError("gone"), redis.TimeoutError("slow")):
-        with pytest.raises(replies.NoReply) as caught:
+        with pytest.raises(ConnectionFailedError) as caught:
             play(calls.call(ADD, [b"k"], [b"a"]), [error])
         assert caught.value.__cause__ is error
 
@@ -77,7 +78,7 @@ def test_a_refusal_is_read_from_the_error_text() -> None:
 
 def test_replies_of_a_decoding_client_are_understood() -> None:
     """A client with decode_responses=True gives str where others give bytes."""
-    operations = FilterOperations("f", capacity=100, error_rate=0.01)
+    operations = PlainOperations("f", capacity=100, error_rate=0.01)
     answer, _ = play(
         operations.add_many("ab"[i] for i in (0, 1)), [[HEADER.pack().hex(), *RESERVED[1:]], "10"]
     )
@@ -86,7 +87,7 @@ def test_replies_of_a_decoding_client_are_understood() -> None:
 
 def test_a_batch_is_cut_into_short_scripts() -> None:
     """No script gets more probes than it makes in some 2 ms."""
-    operations = FilterOperations("f", capacity=100, error_rate=0.01)
+    operations = PlainOperations("f", capacity=100, error_rate=0.01)
     per_call = PROBES_A_CALL // 7
     replies = [RESERVED, b"1" * per_call, b"0" * per_call, b"1" * 10]
     answer, sent = play(operations.add_many(range(2 * per_call + 10)), replies)
@@ -105,7 +106,7 @@ def _length(argument: object) -> int:
 
 def test_an_empty_batch_does_no_io() -> None:
     """Nothing to ask, nothing sent."""
-    operations = FilterOperations("f")
+    operations = PlainOperations("f")
     assert play(operations.add_many([]), [])[0] == []
     assert play(operations.contains_many(iter(())), [])[0] == []
 
@@ -123,7 +124,7 @@ def test_a_corrupted_header_is_a_mismatch(reply: list[Any]) -> None:
     from bloomredis import FilterMismatchError
 
     with pytest.raises(FilterMismatchError):
-        play(FilterOperations("f").reserve(), [reply])
+        play(PlainOperations("f").reserve(), [reply])
 
 
 # -- side by side

@@ -19,7 +19,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from bloomredis.errors import ServerRefusedError
+from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.protocol import calls, cluster, replies, resending, scripts, steps
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.cluster import Address, Owner, Reader, RefreshMap, RefreshSlot, Send, Sleep
@@ -146,7 +146,7 @@ def test_a_cluster_that_is_down_is_the_callers_to_know(down: Exception) -> None:
 def test_a_lost_cluster_leaves_a_doubt() -> None:
     """That is how a client ends which has lost a connection and then finds no node."""
     error = RedisClusterException("Redis Cluster cannot be connected.")
-    assert isinstance(replies.explained(error), replies.NoReply)
+    assert isinstance(replies.explained(error), ConnectionFailedError)
 
 
 def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
@@ -154,7 +154,7 @@ def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
     closed = AttributeError("'NoneType' object has no attribute 'writelines'")
     assert play(COMMAND, says=[closed, [1]])[0] == 1
     met, _ = play(COMMAND, says=itertools.repeat([closed]))
-    assert isinstance(replies.explained(met), replies.NoReply)
+    assert isinstance(replies.explained(met), ConnectionFailedError)
 
 
 def confirmed() -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ import redis
 
 from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
 from bloomredis.protocol import scripts
-from bloomredis.protocol.keys import beside
-from bloomredis.protocol.receipts import Receipts, parse_token
+from bloomredis.protocol.keys import auxiliary_prefix
+from bloomredis.protocol.receipts import Lanes, give_back, parse_token
 from tests.support.losing import LosingClient
 
 
@@ -139,14 +140,14 @@ def test_receipts_are_bounded_by_callers(losing: LosingClient) -> None:
 
 def test_a_forked_child_has_lanes_of_its_own() -> None:
     """Parent and child never number calls in the same lane."""
-    receipts = Receipts(b"seen")
-    receipts.give_back(receipts.take())
+    lanes = Lanes(b"seen")
+    give_back(lanes.take())
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
-        os.write(writer, receipts.take().name.encode())
+        os.write(writer, lanes.take().name.encode())
         os._exit(0)
     os.waitpid(child, 0)
-    assert os.read(reader, 100).decode() != receipts.take().name
+    assert os.read(reader, 100).decode() != lanes.take().name
 
 
 @pytest.mark.parametrize("token", ["", "x", "0123456789abcdef-0/1", "0123456789abcdef-0/1/2/3", "*/1/1"])
@@ -162,19 +163,19 @@ def test_a_bad_token_is_refused(token: str) -> None:
 )
 def test_receipts_share_the_filters_slot(name: str, prefix: str) -> None:
     """The other keys of a filter are named so that a cluster keeps them beside it."""
-    assert beside(name.encode()).decode() == prefix
+    assert auxiliary_prefix(name.encode()).decode() == prefix
 
 
 def test_the_answer_is_found_in_whichever_call_was_executed(client: redis.Redis) -> None:
     """Of several calls about an item that have no answer the later one may have been the first executed."""
     f = make(client)
     f.reserve()
-    receipts, opened = f._operations._receipts, f._operations._stored.handle
-    assert opened
-    packed = opened.layout.pack_one(b"a")
-    lost, executed = receipts.take(), receipts.take()
+    operations: Any = f._operations
+    handle = operations.stored.handle
+    packed = handle.layout.pack_one(b"a")
+    lost, executed = operations.lanes.take(), operations.lanes.take()
     for lane in (lost, executed):
-        receipts.doubt(["a"], lane.name, lane.next_call())
-    client.eval(scripts.load("add").text, 2, f.name, executed.key, opened.identity, packed, 1)
+        operations.ledger.add(["a"], lane.name, lane.next_call(), handle.generation, time.monotonic())
+    client.eval(scripts.load("add").text, 2, f.name, executed.key, handle.identity, packed, 1)
     assert f.add("a")
     assert not f.add("a")

@@ -12,14 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import redis
-
-from bloomredis import BatchInterruptedError, OutcomeUnknownError, ServerRefusedError
+from bloomredis import BatchInterruptedError, ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 
 PASSING = frozenset(("LOADING",))
 """Errors of a server that comes back, which pass in a moment."""
 
-DOUBTLESS = (redis.ConnectionError, redis.TimeoutError, OutcomeUnknownError)
+DOUBTLESS = (ConnectionFailedError, OutcomeUnknownError)
 """Errors that leave nothing in doubt while a filter is opened: it is opened again."""
 
 PATIENCE = 60.0

@@ -84,7 +84,7 @@ class Asyncio:
 class _Waited:
     """An asyncio filter whose calls are waited for."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, filter_: bloomredis.asyncio.BloomFilter) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, filter_: Any) -> None:
         self._loop = loop
         self._filter = filter_
 

@@ -21,7 +21,7 @@ import redis.asyncio
 
 import bloomredis
 import bloomredis.asyncio
-from bloomredis import BatchInterruptedError, OutcomeUnknownError, ServerRefusedError
+from bloomredis import BatchInterruptedError, ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 from tests.support.clusters import Cluster, Node, wait_until
 from tests.support.racing import SPAWN
 
@@ -60,7 +60,11 @@ class Told:
         if isinstance(error, OutcomeUnknownError):
             return error.token
         if isinstance(
-            error, redis.ConnectionError | redis.TimeoutError | redis.exceptions.RedisClusterException
+            error,
+            ConnectionFailedError
+            | redis.ConnectionError
+            | redis.TimeoutError
+            | redis.exceptions.RedisClusterException,
         ):
             return None  # where nothing is in doubt
         if isinstance(error, ServerRefusedError) and error.word in PASSING:

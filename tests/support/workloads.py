@@ -17,7 +17,7 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
+from bloomredis import BatchInterruptedError, BloomFilter, ConnectionFailedError, OutcomeUnknownError
 from bloomredis.stored import planning
 
 TASKS = 32
@@ -46,7 +46,7 @@ def opened(client: redis.Redis, name: str, errors: Errors) -> BloomFilter:
     while True:
         try:
             f.reserve()
-        except redis.ConnectionError as error:
+        except ConnectionFailedError as error:
             errors[type(error).__name__] += 1
         else:
             return f
@@ -88,10 +88,11 @@ def in_batches(client: redis.Redis, name: str, items: Sequence[str], errors: Err
 async def in_tasks(client: redis.asyncio.Redis, name: str, items: Sequence[str], errors: Errors) -> Answers:
     """Add items from 32 tasks, whose calls travel together; ask again as `one_by_one` does."""
     f = bloomredis.asyncio.BloomFilter(client, name, **SIZE)
-    while not f._operations._stored.handle:
+    operations: Any = f._operations
+    while not operations.stored.handle:
         try:
             await f.reserve()
-        except redis.ConnectionError as error:
+        except ConnectionFailedError as error:
             errors[type(error).__name__] += 1
 
     async def work(items: Sequence[str]) -> Answers:
