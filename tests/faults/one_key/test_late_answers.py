@@ -155,25 +155,6 @@ def test_a_pending_item_whose_receipt_is_gone(
     assert "x" in f
 
 
-@pytest.mark.parametrize("way", ["again", "by token"])
-def test_a_pending_item_whose_receipt_was_evicted(
-    any_proxy: Proxy, admin: redis.Redis, bloom: Any, way: str
-) -> None:
-    """The same at once, where the server's memory ran full: `volatile-ttl` evicts receipts first."""
-    f = bloom(any_proxy.client(), "seen", **SIZE)
-    f.add("warm")
-    with pending(any_proxy, f, "x") as token:
-        admin.config_set("maxmemory-policy", "volatile-ttl")
-        try:
-            admin.config_set("maxmemory", "1mb")
-            wait_until("the receipts were evicted", lambda: not beside(admin, "receipt"))
-        finally:
-            admin.config_set("maxmemory", 0)
-            admin.config_set("maxmemory-policy", "noeviction")
-        with pytest.raises(OutcomeUnknownError):
-            f.add("x", token=token if way == "by token" else None)
-
-
 def test_a_pending_item_that_was_not_executed_is_new_however_late(
     any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any
 ) -> None:
