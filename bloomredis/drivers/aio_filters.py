@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 from bloomredis.arguments import listed
 from bloomredis.drivers import filters
-from bloomredis.drivers.aio import AsyncClient, drive
+from bloomredis.drivers.aio import AsyncClient, AsyncClients, drive
 from bloomredis.drivers.batches import async_batches
 from bloomredis.drivers.binding import Bound, constructor, documented_as
 from bloomredis.drivers.claims import AsyncClaim, Claiming
@@ -206,10 +206,10 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     _operations_class: ClassVar[Any] = PlainOperations
 
     @constructor(PlainOperations.__init__)
-    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, operations(name, **parameters))
 
     @documented_as(filters.BloomFilter.snapshot)
-    async def snapshot(self) -> LocalFilter:
+    async def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server."""
         return await self._run(self._operations.snapshot())

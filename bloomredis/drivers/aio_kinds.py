@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers import kinds
-from bloomredis.drivers.aio import AsyncClient
+from bloomredis.drivers.aio import AsyncClient, AsyncClients
 from bloomredis.drivers.aio_filters import Expiring, Filter, Queueing
 from bloomredis.drivers.binding import constructor, documented_as
 from bloomredis.operations.counting import CountingOperations
@@ -51,19 +50,14 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     _operations_class: ClassVar[Any] = ShardedOperations
 
     @constructor(ShardedOperations.__init__)
-    def __init__(
-        self,
-        client: AsyncClient | Sequence[AsyncClient],
-        name: str,
-        **parameters: Unpack[ShardedParameters[I]],
-    ) -> None:
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[ShardedParameters[I]]) -> None:
         operations = ShardedOperations(name, **parameters)
         operations.over(len(client) if isinstance(client, list | tuple) else 1)
-        super().__init__(cast("AsyncClient", client), operations)
+        super().__init__(client, operations)
 
     @classmethod
     @documented_as(kinds.ShardedBloomFilter.open)
-    async def open(cls, client: AsyncClient | Sequence[AsyncClient], name: str) -> Self:
+    async def open(cls, client: AsyncClients, name: str) -> Self:
         """Return a filter whose parameters are read from the server."""
         opened = cls(client, name)
         await opened.reserve()

@@ -13,7 +13,7 @@ from bloomredis.drivers.batches import batches
 from bloomredis.drivers.binding import Bound, constructor, documented
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.coalescing import MOST_ITEMS
-from bloomredis.drivers.sync import SyncClient, drive, resume
+from bloomredis.drivers.sync import SyncClient, SyncClients, drive, resume
 from bloomredis.drivers.threads import Coalescer
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims import Held
@@ -294,10 +294,10 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     _operations_class: ClassVar[Any] = PlainOperations
 
     @constructor(PlainOperations.__init__)
-    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, operations(name, **parameters))
 
-    def snapshot(self) -> LocalFilter:
+    def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server.
 
         It takes as much memory as the filter.  Reading costs the server some 1 ms a megabyte, in pieces of

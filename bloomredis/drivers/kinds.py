@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers.binding import constructor, documented
 from bloomredis.drivers.filters import Expiring, Filter, Queueing
-from bloomredis.drivers.sync import SyncClient
+from bloomredis.drivers.sync import SyncClient, SyncClients
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
@@ -113,18 +112,13 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     _operations_class: ClassVar[Any] = ShardedOperations
 
     @constructor(ShardedOperations.__init__)
-    def __init__(
-        self,
-        client: SyncClient | Sequence[SyncClient],
-        name: str,
-        **parameters: Unpack[ShardedParameters[I]],
-    ) -> None:
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[ShardedParameters[I]]) -> None:
         operations = ShardedOperations(name, **parameters)
         operations.over(len(client) if isinstance(client, list | tuple) else 1)
-        super().__init__(cast("SyncClient", client), operations)
+        super().__init__(client, operations)
 
     @classmethod
-    def open(cls, client: SyncClient | Sequence[SyncClient], name: str) -> Self:
+    def open(cls, client: SyncClients, name: str) -> Self:
         """Return a filter whose parameters are read from the server.
 
         :raises FilterNotFoundError: there is none.

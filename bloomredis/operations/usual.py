@@ -122,7 +122,7 @@ def usual(operations: Any) -> Usual | UsualSharded | None:
         return UsualSharded(operations)
     if (
         isinstance(operations, FilterOperations)
-        and not operations.has_cache
+        and operations.cache is None
         and not operations.stored.only_read
     ):
         return Usual(operations)

@@ -1,6 +1,7 @@
 -- Items in the blocked layout (FORMAT.md): for each block of an item its number and the mask of the item's bits in
 -- it.  A block is read with one GETRANGE and written with at most one SETRANGE.
 -- include: numbers
+-- include: format
 -- include: words
 
 -- An error reply if blocks are malformed or outside the filter, else nil.

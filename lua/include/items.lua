@@ -101,10 +101,10 @@ end
 -- Set the items of a batch; return a character for each ('1' is new), and by how much the item count grows.  Ends
 -- before the first item that there is no room for: `set` returns nil for it.  Calls `before` before the first write.
 local function set_items(items, before)
-  local begun = false
+  local writing = false
   local function before_first()
-    if not begun then
-      begun = true
+    if not writing then
+      writing = true
       before()
     end
   end

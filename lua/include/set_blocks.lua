@@ -3,7 +3,7 @@
 -- number of new ones in `added`.  Calls `before`, if it is not nil, before the first write; else makes sure here that
 -- nothing refuses the writes, and keeps the receipt, for several items without a reply.  Needs what read_block needs,
 -- and the locals stride, item_bytes, before, receipt and number.
-local answers, count, added, begun = {}, 0, 0, false
+local answers, count, added, writing = {}, 0, 0, false
 for item = first_item, last_item, stride do
   local answer = '0'
   for at = item, item + item_bytes - 1, PACKED_BYTES do
@@ -18,8 +18,8 @@ for item = first_item, last_item, stride do
     if v ~= 0 then both = bor(g, v) if both ~= g then g, new = both, true end end
     if w ~= 0 then both = bor(h, w) if both ~= h then h, new = both, true end end
     if new then
-      if not begun then
-        begun = true
+      if not writing then
+        writing = true
         if before then
           before()
         else

@@ -49,7 +49,9 @@ end
 
 local own = #KEYS - extra_keys(identity)
 local earlier_receipt = own >= 3 and KEYS[3]
-receipt = own >= 2 and receipt
+if own < 2 then
+  receipt = nil
+end
 local earlier_number, index = ARGV[4], read_number(ARGV[5], 0)
 
 local replayed = replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index, own < #KEYS)
