@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import closing
 from datetime import timedelta
-from itertools import compress
 from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 from bloomredis.arguments import listed
@@ -122,11 +122,13 @@ class Filter(Bound[AsyncClient], Generic[I]):
             try:
                 answers = await add_many(batch)
             except BatchInterruptedError as error:
-                for item in compress(batch, error.results):
-                    yield item
+                with closing(self._operations.new_items(batch, error.results)) as new:
+                    for item in new:
+                        yield item
                 raise
-            for item in compress(batch, answers):
-                yield item
+            with closing(self._operations.new_items(batch, answers)) as new:
+                for item in new:
+                    yield item
 
     @documented_as(filters.Filter.load)
     async def load(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from itertools import compress
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, Unpack
 
 from bloomredis.arguments import listed
@@ -145,16 +144,17 @@ class Filter(Bound[SyncClient], Generic[I]):
 
         The items are sent in batches of up to 1,000, so that many are added before the first of them
         is yielded.  Where a batch is interrupted, its items that are known to be new are yielded
-        before the error is raised; `error.rest` has those without an answer.
+        before the error is raised; `error.rest` has those without an answer.  Items that were added and are
+        not asked for any more, as after a `break`, are new to the next call on this object.
         """
         add_many: Callable[[list[Any]], list[bool]] = self.add_many
         for batch in batches(items, DEDUPE_ITEMS):
             try:
                 answers = add_many(batch)
             except BatchInterruptedError as error:
-                yield from compress(batch, error.results)
+                yield from self._operations.new_items(batch, error.results)
                 raise
-            yield from compress(batch, answers)
+            yield from self._operations.new_items(batch, answers)
 
     def load(self, items: Iterable[I], progress: Callable[[int], object] | None = None) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read.

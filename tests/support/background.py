@@ -72,6 +72,6 @@ def _report(work: Callable[[], Any], writer: int) -> NoReturn:
         found = pickle.dumps(work())
     except BaseException as error:
         found = pickle.dumps(AssertionError(repr(error)))
-    with open(writer, "wb") as stream:  # noqa: PTH123 - a pipe
+    with open(writer, "wb") as stream:
         stream.write(found)
     os._exit(0)

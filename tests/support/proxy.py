@@ -32,7 +32,9 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class Exchange:
     """A request that has arrived, and the two connections that it may travel on."""
 
-    def __init__(self, request: bytes, client: socket.socket, server: socket.socket, replies: BinaryIO) -> None:
+    def __init__(
+        self, request: bytes, client: socket.socket, server: socket.socket, replies: BinaryIO
+    ) -> None:
         self._request = request
         self._client = client
         self._server = server

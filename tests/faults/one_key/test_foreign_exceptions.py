@@ -25,7 +25,13 @@ class SoftTimeLimitExceeded(Exception):  # noqa: N818 - Celery has it so
     """What a signal handler of a task queue raises."""
 
 
-RAISED: list[type[BaseException]] = [KeyboardInterrupt, TimeoutError, SoftTimeLimitExceeded, SystemExit, OSError]
+RAISED: list[type[BaseException]] = [
+    KeyboardInterrupt,
+    TimeoutError,
+    SoftTimeLimitExceeded,
+    SystemExit,
+    OSError,
+]
 
 
 @contextmanager
@@ -56,9 +62,7 @@ def test_a_signal_handler_raises_in_an_add(any_proxy: Proxy, kind: type[BaseExce
 
 @pytest.mark.parametrize("kind", RAISED)
 @pytest.mark.parametrize("script", [1, 3])
-def test_a_signal_handler_raises_in_a_batch(
-    any_proxy: Proxy, kind: type[BaseException], script: int
-) -> None:
+def test_a_signal_handler_raises_in_a_batch(any_proxy: Proxy, kind: type[BaseException], script: int) -> None:
     """Every item of it is new when the whole batch is asked again, answered before or not."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")

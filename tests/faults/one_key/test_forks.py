@@ -80,7 +80,9 @@ def test_children_with_tasks_lose_nothing(any_server: Server) -> None:
     children = [Child(lambda name=name: asyncio.run(adds(f, f"{name}1", f"{name}2"))) for name in "xyz"]
     assert [child.result() for child in children] == [[True, True]] * 3
     with any_server.client() as client:
-        assert all(BloomFilter.open(client, "seen").contains_many([f"{name}{i}" for name in "xyz" for i in (1, 2)]))
+        assert all(
+            BloomFilter.open(client, "seen").contains_many([f"{name}{i}" for name in "xyz" for i in (1, 2)])
+        )
 
 
 def test_a_pipeline_filled_before_the_fork(any_client: redis.Redis) -> None:
@@ -171,9 +173,7 @@ def _coalescer_lock(f: Any) -> threading.Lock:
 
 
 @pytest.mark.parametrize("lock_of", [_ledger_lock, _coalescer_lock])
-def test_a_fork_while_a_lock_is_held(
-    any_proxy: Proxy, lock_of: Callable[[Any], threading.Lock]
-) -> None:
+def test_a_fork_while_a_lock_is_held(any_proxy: Proxy, lock_of: Callable[[Any], threading.Lock]) -> None:
     """The thread that holds it is not there in the child, and nobody waits for it."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     f.add("warm")

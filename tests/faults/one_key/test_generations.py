@@ -371,9 +371,7 @@ def test_a_loss_is_told_once(any_proxy: Proxy, any_client: redis.Redis, bloom: A
     losses: list[FilterLostError] = []
     f = bloom(any_proxy.client(), "seen", on_lost=losses.append, **LARGE)
     f.add("warm")
-    any_proxy.plan(
-        "add", *[passed] * (when - 1), once_executed(lambda: any_client.delete("seen"), passed)
-    )
+    any_proxy.plan("add", *[passed] * (when - 1), once_executed(lambda: any_client.delete("seen"), passed))
     items = [f"{i}" for i in range(5000)]
     assert f.add_many(items) == [True] * len(items)
     assert len(losses) == 1

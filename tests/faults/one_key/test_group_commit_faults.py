@@ -95,12 +95,12 @@ def test_on_lost_raises_in_a_thread(any_proxy: Proxy, any_client: redis.Redis, w
 
 
 @pytest.mark.parametrize("what", RAISED)
-def test_on_lost_raises_in_a_batch_of_a_thread(
-    any_proxy: Proxy, any_client: redis.Redis, what: str
-) -> None:
+def test_on_lost_raises_in_a_batch_of_a_thread(any_proxy: Proxy, any_client: redis.Redis, what: str) -> None:
     """The same for batches and single items that share a call."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, on_lost=raising(what), **SIZE)
-    company = Company(any_proxy, f, [lambda: f.add_many(["a", "b"]), *adds(f, "c"), lambda: f.add_many(["d"])])
+    company = Company(
+        any_proxy, f, [lambda: f.add_many(["a", "b"]), *adds(f, "c"), lambda: f.add_many(["d"])]
+    )
     any_client.delete("seen")
     assert all(isinstance(each, BaseException) for each in company.outcomes())
     f.reserve()

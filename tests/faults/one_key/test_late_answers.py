@@ -1,4 +1,4 @@
-""""Already there" is no answer where it may be the work of the very call, whose receipt is gone."""
+""" "Already there" is no answer where it may be the work of the very call, whose receipt is gone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def outlived(admin: redis.Redis, clock: Clock) -> Callable[[], None]:
     return action
 
 
-def test_a_call_that_outlives_its_receipt(any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any) -> None:
+def test_a_call_that_outlives_its_receipt(
+    any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any
+) -> None:
     """One add that its client sends again so late is never answered "already there" for its own item."""
     f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
     f.add("warm")
@@ -196,6 +198,7 @@ def test_an_item_that_is_known_to_others_stays_so(any_proxy: Proxy, clock: Clock
 
 def test_an_answer_that_was_kept_does_not_age(any_proxy: Proxy, clock: Clock) -> None:
     """An answer that arrived when nobody was there is handed out whenever somebody asks."""
+
     async def main() -> None:
         held = Held()
         async with any_proxy.asyncio_client() as client:

@@ -84,7 +84,7 @@ def test_a_refused_call_leaves_the_filter_as_it_was(
         f.expire(1000)
         before = admin.get("seen")
         with without(server, right) as client:
-            refusal = refusal_of(lambda: CALLS[verb](KINDS[kind](client)))  # noqa: B023 - called at once
+            refusal = refusal_of(lambda: CALLS[verb](KINDS[kind](client)))
         assert refusal is None or getattr(refusal, "word", "") == "NOPERM", (right, refusal)
         if refusal is not None:
             assert admin.get("seen") == before, right
