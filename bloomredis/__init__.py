@@ -1,8 +1,8 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
 from bloomredis.drivers.claims import Claim
-from bloomredis.drivers.filters import BloomFilter
 from bloomredis.drivers.kinds import (
+    BloomFilter,
     CountingBloomFilter,
     RotatingBloomFilter,
     ScalingBloomFilter,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import bloomredis.asyncio
 from bloomredis.compat.guava import Guava, read_guava, write_guava
 from bloomredis.compat.redisbloom import read_redisbloom
-from bloomredis.drivers import aio, filters, sync
+from bloomredis.drivers import aio, sync
 from bloomredis.drivers.binding import is_asyncio
 from bloomredis.errors import FilterMismatchError
 from bloomredis.protocol.steps import Op
@@ -77,7 +77,7 @@ def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]])
 
 
 def _filters(client: Any) -> Any:
-    return bloomredis.asyncio.BloomFilter if is_asyncio(client) else filters.BloomFilter
+    return bloomredis.asyncio.BloomFilter if is_asyncio(client) else bloomredis.BloomFilter
 
 
 def _run(client: Any, operation: Op[object], answer: T) -> T | Coroutine[Any, Any, T]:

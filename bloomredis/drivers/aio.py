@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Generator,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -60,7 +55,7 @@ async def drive(
         answer: T = end.value
         return answer
     finally:
-        operation.close()  # it learns at once that it was interrupted or cancelled
+        operation.close()  # so that it notices an interruption or cancellation at once
 
 
 async def _execute(client: AsyncClient, step: Step) -> Any:
@@ -103,11 +98,11 @@ async def _send(client: AsyncClient, step: Any) -> Any:
 
 
 async def _at_once(calls: Sequence[Awaitable[Any]]) -> list[Any]:
-    told = await asyncio.gather(*calls, return_exceptions=True)
-    for reply in told:
+    replies = await asyncio.gather(*calls, return_exceptions=True)
+    for reply in replies:
         if isinstance(reply, BaseException) and not isinstance(reply, Exception):
             raise reply  # one of them was cancelled from outside
-    return told
+    return replies
 
 
 async def _act(client: Any, act: cluster.Act) -> Any:
@@ -119,33 +114,32 @@ async def _act(client: Any, act: cluster.Act) -> Any:
     if isinstance(act, cluster.Sleep):
         return await asyncio.sleep(act.seconds)
     if isinstance(act, cluster.RefreshSlot):
-        return await _learn(client, act)
+        return await _refresh_slot(client, act)
     if isinstance(act, cluster.RefreshMap):
         return await client.nodes_manager.initialize()
     await client.initialize()  # reads the map, unless it was
     return cluster.look_up(client, act)
 
 
-_learning: Final[WeakKeyDictionary[Any, dict[Any, asyncio.Future[Any]]]] = WeakKeyDictionary()
+_refreshing: Final[WeakKeyDictionary[Any, dict[Any, asyncio.Future[Any]]]] = WeakKeyDictionary()
 """Slots that clients are asking for, by a key in them."""
 
 
-async def _learn(client: Any, act: cluster.RefreshSlot) -> None:
-    # All tasks that wait for a filter are told at once that it has moved.  They learn together, since
+async def _refresh_slot(client: Any, act: cluster.RefreshSlot) -> None:
+    # All tasks that use a filter are redirected at once when it has moved.  One of them asks for all, since
     # a client that is redirected often enough closes its connections, those of other tasks too.
-    under_way = _learning.setdefault(client, {})
+    under_way = _refreshing.setdefault(client, {})
     if act.key not in under_way:
         probe = cluster.probe(client, act)
         if probe is None:
             return
-        learning = asyncio.ensure_future(client.execute_command(*probe))
-        under_way[act.key] = learning
+        asking = under_way[act.key] = asyncio.ensure_future(client.execute_command(*probe))
 
-        def learnt(done: asyncio.Future[Any]) -> None:
+        def forget(done: asyncio.Future[Any]) -> None:
             del under_way[act.key]
-            _ = done.cancelled() or done.exception()  # which each of those who wait is told, if any does
+            _ = done.cancelled() or done.exception()  # those who wait get it, if any do
 
-        learning.add_done_callback(learnt)
+        asking.add_done_callback(forget)
     await asyncio.shield(under_way[act.key])
 
 

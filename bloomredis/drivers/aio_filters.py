@@ -1,4 +1,4 @@
-"""The verbs of the public classes over asyncio clients, and `BloomFilter`."""
+"""The verbs of the public classes over asyncio clients."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from itertools import compress
-from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar
 
 from bloomredis.arguments import listed
 from bloomredis.drivers import filters
 from bloomredis.drivers.aio import AsyncClient, drive
 from bloomredis.drivers.batches import async_batches
-from bloomredis.drivers.binding import Bound, constructor, documented_as
+from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.claims import AsyncClaim, Claiming
 from bloomredis.drivers.coalescing import MOST_ITEMS
 from bloomredis.drivers.filters import DEDUPE_ITEMS
@@ -22,12 +22,9 @@ from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
-from bloomredis.operations.options import I, PlainParameters
-from bloomredis.operations.partitioned import PartitionedOperations, operations
+from bloomredis.operations.options import I
 from bloomredis.operations.pipelines import AnyPipeline
-from bloomredis.operations.plain import PlainOperations
 from bloomredis.operations.routed import RoutedOperations
-from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.protocol.steps import Op
 
 T = TypeVar("T")
@@ -48,6 +45,17 @@ class Filter(Bound[AsyncClient], Generic[I]):
 
     async def _run(self, operation: Op[T]) -> T:
         return await drive(self._client, operation)
+
+    async def _run_batch(
+        self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
+    ) -> list[bool]:
+        batch = listed(items)
+        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
+            return await self._run(verb(batch))
+        encoded = [self._operations.codec.encode_for_batch(item) for item in batch]
+        waiting = coalescer.submit(encoded, batch, verb, batch)
+        answers: list[bool] = await (self._added(encoded, waiting) if coalescer is self._adds else waiting)
+        return answers
 
     @classmethod
     @documented_as(filters.Filter.open)
@@ -70,15 +78,14 @@ class Filter(Bound[AsyncClient], Generic[I]):
         return answer
 
     async def _added(self, encoded: Sequence[str | bytes], waiting: Awaitable[Any]) -> Any:
-        """Wait for an answer, and keep it if this task is cancelled when it has come."""
+        """Wait for an answer; if this task is cancelled after it came, keep it for who asks again."""
         try:
             return await waiting
         except asyncio.CancelledError:
             if isinstance(waiting, asyncio.Future) and waiting.done() and not waiting.cancelled():
-                told = (
-                    getattr(waiting.exception(), "results", ()) if waiting.exception() else waiting.result()
-                )
-                self._operations.keep(encoded, [told] if isinstance(told, bool) else told)
+                error = waiting.exception()
+                answers = getattr(error, "results", ()) if error else waiting.result()
+                self._operations.keep(encoded, [answers] if isinstance(answers, bool) else answers)
             raise
 
     @documented_as(filters.Filter.contains)
@@ -95,24 +102,13 @@ class Filter(Bound[AsyncClient], Generic[I]):
 
     @documented_as(filters.Filter.add_many)
     async def add_many(self, items: Iterable[I]) -> list[bool]:
-        """Add items; say of each, in order, whether it was new."""
-        operations, batch = self._operations, listed(items)
-        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
-            return await self._run(operations.add_many(batch))
-        encoded = [operations.codec.encode_for_batch(item) for item in batch]
-        waiting = self._adds.submit(encoded, batch, operations.add_many, batch)
-        answers: list[bool] = await self._added(encoded, waiting)
-        return answers
+        """Add items; return for each, in order, whether it was new."""
+        return await self._run_batch(items, self._operations.add_many, self._adds)
 
     @documented_as(filters.Filter.contains_many)
     async def contains_many(self, items: Iterable[I]) -> list[bool]:
         """Return for each item, in order, whether it is in the filter."""
-        operations, batch = self._operations, listed(items)
-        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
-            return await self._run(operations.contains_many(batch))
-        encoded = [operations.codec.encode_for_batch(item) for item in batch]
-        answers: list[bool] = await self._tests.submit(encoded, batch, operations.contains_many, batch)
-        return answers
+        return await self._run_batch(items, self._operations.contains_many, self._tests)
 
     @documented_as(filters.Filter.dedupe)
     async def dedupe(self, items: Iterable[J] | AsyncIterable[J]) -> AsyncIterator[J]:
@@ -133,8 +129,7 @@ class Filter(Bound[AsyncClient], Generic[I]):
         self, items: Iterable[I] | AsyncIterable[I], progress: Callable[[int], object] | None = None
     ) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read."""
-        done: int = await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
-        return done
+        return await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
 
     @documented_as(filters.Filter.claim)
     def claim(self, item: I, lease: float | timedelta = 30.0) -> Claiming:
@@ -196,20 +191,3 @@ class Queueing(Bound[AsyncClient], Generic[I]):
     async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
         """Queue a test on a pipeline of the caller's."""
         await drive(self._client, self._operations.queue_contains(pipe, item))
-
-
-@documented_as(filters.BloomFilter)
-class BloomFilter(Filter[I], Queueing[I], Expiring):
-    """A Bloom filter in one key of a Redis or Valkey server."""
-
-    _operations: PlainOperations | PartitionedOperations
-    _operations_class: ClassVar[Any] = PlainOperations
-
-    @constructor(PlainOperations.__init__)
-    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
-        super().__init__(client, operations(name, **parameters))
-
-    @documented_as(filters.BloomFilter.snapshot)
-    async def snapshot(self) -> LocalFilter:
-        """Return a copy of the filter in this process, which answers without the server."""
-        return await self._run(self._operations.snapshot())

@@ -1,4 +1,4 @@
-"""The other public classes over asyncio clients."""
+"""The public classes over asyncio clients."""
 
 from __future__ import annotations
 
@@ -13,13 +13,34 @@ from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
     I,
+    PlainParameters,
     RotatingParameters,
     ScalingParameters,
     ShardedParameters,
 )
+from bloomredis.operations.partitioned import PartitionedOperations, operations
+from bloomredis.operations.plain import PlainOperations
 from bloomredis.operations.rotating import RotatingOperations
 from bloomredis.operations.scaling import ScalingOperations
 from bloomredis.operations.sharded import ShardedOperations
+from bloomredis.operations.snapshot import LocalFilter
+
+
+@documented_as(kinds.BloomFilter)
+class BloomFilter(Filter[I], Queueing[I], Expiring):
+    """A Bloom filter in one key of a Redis or Valkey server."""
+
+    _operations: PlainOperations | PartitionedOperations
+    _operations_class: ClassVar[Any] = PlainOperations
+
+    @constructor(PlainOperations.__init__)
+    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
+        super().__init__(client, operations(name, **parameters))
+
+    @documented_as(kinds.BloomFilter.snapshot)
+    async def snapshot(self) -> LocalFilter:
+        """Return a copy of the filter in this process, which answers without the server."""
+        return await self._run(self._operations.snapshot())
 
 
 @documented_as(kinds.ScalingBloomFilter)
@@ -35,7 +56,7 @@ class ScalingBloomFilter(Filter[I], Expiring):
 
 @documented_as(kinds.RotatingBloomFilter)
 class RotatingBloomFilter(Filter[I]):
-    """A Bloom filter that forgets: it says whether an item was seen within the last `window`."""
+    """A Bloom filter that forgets: an item is in it if it was seen within the last `window`."""
 
     _operations_class: ClassVar[Any] = RotatingOperations
 
@@ -57,9 +78,9 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         name: str,
         **parameters: Unpack[ShardedParameters[I]],
     ) -> None:
-        operations = ShardedOperations(name, **parameters)
-        operations.over(len(client) if isinstance(client, list | tuple) else 1)
-        super().__init__(cast("AsyncClient", client), operations)
+        sharded = ShardedOperations(name, **parameters)
+        sharded.over(len(client) if isinstance(client, list | tuple) else 1)
+        super().__init__(cast("AsyncClient", client), sharded)
 
     @classmethod
     @documented_as(kinds.ShardedBloomFilter.open)

@@ -1,6 +1,6 @@
-"""Operations together with the client that executes them.
+"""A client bound to operations, and the signatures and docstrings of the public classes.
 
-The public classes take their signatures from the operations and from `Options`, and check calls by them.
+A constructor takes its signature from the operations and from `Options`, and checks calls by it.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Bound(Generic[C]):
             )
 
     def _bind(self) -> None:
-        """Make the parts that depend on the client."""
+        """Make the objects that depend on the client."""
 
     @classmethod
     def _from_server(cls, client: C, name: str) -> Self:
-        """Return a filter whose parameters are those that are stored, before its first call."""
+        """Return a filter whose parameters are read from the server at its first call."""
         filter_ = cls.__new__(cls)
         Bound.__init__(filter_, client, cls._operations_class.from_server(name))
         return filter_
@@ -93,7 +93,7 @@ class Bound(Generic[C]):
 
 
 class _NoClient:
-    """What a filter has instead of a client when it comes out of a pickle."""
+    """Takes the place of the client in a filter that was unpickled; any call raises RuntimeError."""
 
     def execute_command(self, *_: object, **__: object) -> NoReturn:
         raise RuntimeError("a filter that was pickled has no client; give it one: filter.with_client(client)")
@@ -102,18 +102,20 @@ class _NoClient:
 
 
 def is_asyncio(client: object) -> bool:
-    """Return whether a client, or the first of several, is one of asyncio."""
+    """Return True if a client, or the first of several, is an asyncio client."""
     first = client[0] if isinstance(client, list | tuple) and client else client
     return inspect.iscoroutinefunction(getattr(first, "execute_command", None))
 
 
 def constructor(operations: Callable[..., Any]) -> Callable[[F], F]:
-    """Show the parameters of `operations` and of `Options` in a constructor's signature, and check them.
+    """Give a constructor the parameters of `operations` and of `Options`, and check calls by them.
 
-    So the error for a wrong argument names the public class.
+    An error for a wrong argument names the public class.
     """
     own = [
-        each for each in inspect.signature(operations).parameters.values() if each.kind != each.VAR_KEYWORD
+        each
+        for each in inspect.signature(operations).parameters.values()
+        if each.kind != each.VAR_KEYWORD and each.name != "self"
     ]
     common = [
         inspect.Parameter(
@@ -124,8 +126,7 @@ def constructor(operations: Callable[..., Any]) -> Callable[[F], F]:
 
     def decorate(init: F) -> F:
         first = list(inspect.signature(init).parameters.values())[:2]
-        parameters = [each for each in own if each.name not in {"self", "cls"}]
-        signature = inspect.Signature([*first, *parameters, *common])
+        signature = inspect.Signature([*first, *own, *common])
 
         @functools.wraps(init)
         def wrapper(self: Any, *arguments: Any, **options: Any) -> None:
@@ -142,7 +143,7 @@ def constructor(operations: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def documented(options: type) -> Callable[[F], F]:
-    """Add the parameters that the docstring of `options` describes to that of a class."""
+    """Add the parameters in the docstring of `options` to the docstring of a class."""
     common = inspect.getdoc(options) or ""
     lines = common[common.index(":param") :].splitlines()
     described = "\n".join(f"    {line}" if line else line for line in lines)
@@ -156,7 +157,7 @@ def documented(options: type) -> Callable[[F], F]:
 
 
 def documented_as(twin: Callable[..., Any]) -> Callable[[F], F]:
-    """Give a method or a class the docstring of its synchronous twin, of which its own is the first line."""
+    """Give a method or a class the docstring of its synchronous twin, which begins with its own."""
 
     def decorate(own: F) -> F:
         own.__doc__ = twin.__doc__

@@ -45,7 +45,7 @@ class _Claim:
         return f"<Claim on {self.item!r}: {self.state}>"
 
     def _not_released(self, error: Exception) -> None:
-        """Log that a release failed while the caller's own exception was on its way."""
+        """Log that a release failed, since the caller's own exception is the one to raise."""
         _log.warning("%r was not released (%s); it is free when its lease runs out", self.item, error)
 
 
@@ -117,7 +117,7 @@ class AsyncClaim(_Claim):
 
 
 class Claiming:
-    """A claim on its way: await it, or enter it with `async with`."""
+    """A claim in progress: await it, or enter it with `async with`."""
 
     def __init__(self, claiming: Coroutine[Any, Any, AsyncClaim]) -> None:
         self._claiming = claiming

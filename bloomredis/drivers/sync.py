@@ -25,7 +25,7 @@ from bloomredis.protocol.steps import (
 
 T = TypeVar("T")
 
-MOST_HELPERS: Final = 32
+MOST_THREADS: Final = 32
 """Threads, for the whole process, that wait for other servers of a filter on several."""
 
 
@@ -57,12 +57,12 @@ def drive(
         answer: T = end.value
         return answer
     finally:
-        operation.close()  # it learns at once that it was interrupted
+        operation.close()  # so that it notices an interruption at once
 
 
-def resume(client: SyncClient, operation: Generator[Any, Any, T], met: BaseException | int) -> T:
-    """Go on with an operation whose first step was executed, and met an error or this reply."""
-    first = iter([met])
+def resume(client: SyncClient, operation: Generator[Any, Any, T], outcome: BaseException | int) -> T:
+    """Go on with an operation whose first step was executed, with this reply or error."""
+    first = iter([outcome])
 
     def execute(client: Any, step: Any) -> Any:
         for reply in first:
@@ -121,36 +121,36 @@ def _at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         except Exception as error:
             return error
 
-    pool = _helpers.pool()
-    helping = [pool.submit(outcome, call) for call in calls[1:]]
+    threads = _pool.threads()
+    others = [threads.submit(outcome, call) for call in calls[1:]]
     try:
-        told = [outcome(calls[0])]
-        for call, future in zip(calls[1:], helping, strict=True):
-            told.append(outcome(call) if future.cancel() else future.result())
+        outcomes = [outcome(calls[0])]
+        for call, future in zip(calls[1:], others, strict=True):
+            outcomes.append(outcome(call) if future.cancel() else future.result())
     finally:  # interrupted or not, nothing goes on unnoticed
-        wait([future for future in helping if not future.cancel()])
-    return told
+        wait([future for future in others if not future.cancel()])
+    return outcomes
 
 
-class _Helpers:
+class _Pool:
     """The threads of this process that wait for other servers."""
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """Begin with no thread: a child has none of its parent's."""
-        self._pool: ThreadPoolExecutor | None = None
+        """Begin with no thread: a forked child has none of its parent's."""
+        self._threads: ThreadPoolExecutor | None = None
         renewed_after_fork(self)
 
-    def pool(self) -> ThreadPoolExecutor:
+    def threads(self) -> ThreadPoolExecutor:
         """Return the pool, which is made when it is first needed."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(MOST_HELPERS, thread_name_prefix="bloomredis")
-        return self._pool
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="bloomredis")
+        return self._threads
 
 
-_helpers: Final = _Helpers()
+_pool: Final = _Pool()
 
 
 def _act(client: Any, act: cluster.Act) -> Any:
@@ -165,11 +165,11 @@ def _act(client: Any, act: cluster.Act) -> Any:
     if isinstance(act, cluster.Sleep):
         return time.sleep(act.seconds)
     if isinstance(act, cluster.RefreshSlot | cluster.RefreshMap):
-        return _learn(client, act)
+        return _refresh(client, act)
     return cluster.look_up(client, act)
 
 
-def _learn(client: Any, act: cluster.RefreshSlot | cluster.RefreshMap) -> None:
+def _refresh(client: Any, act: cluster.RefreshSlot | cluster.RefreshMap) -> None:
     if isinstance(act, cluster.RefreshMap):
         client.nodes_manager.initialize()
     elif probe := cluster.probe(client, act):
