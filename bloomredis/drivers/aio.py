@@ -7,20 +7,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from bloomredis.protocol import cluster
-from bloomredis.protocol.steps import (
-    AtMostOnce,
-    Command,
-    Compute,
-    Concurrent,
-    NextBatch,
-    OnServer,
-    Pipelined,
-    ReadOnly,
-    Step,
-    commands_of,
-    regrouped,
-)
+from bloomredis.protocol import cluster, steps
 
 T = TypeVar("T")
 
@@ -58,21 +45,21 @@ async def drive(
         operation.close()  # so that it notices an interruption or cancellation at once
 
 
-async def _execute(client: AsyncClient, step: Step) -> Any:
-    if isinstance(step, NextBatch | Compute):
+async def _execute(client: AsyncClient, step: steps.Step) -> Any:
+    if isinstance(step, steps.NextBatch | steps.Compute):
         return await _here(step)
-    if isinstance(step, Concurrent):
+    if isinstance(step, steps.Concurrent):
         return await _at_once([_execute(client, each) for each in step.steps])
-    if isinstance(step, OnServer):
+    if isinstance(step, steps.OnServer):
         return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if cluster.is_cluster(type(client)):
         return await drive(client, cluster.run(client, step), _act)
     return await _send(client, step)
 
 
-async def _here(step: NextBatch | Compute) -> Any:
+async def _here(step: steps.NextBatch | steps.Compute) -> Any:
     loop = asyncio.get_running_loop()
-    if isinstance(step, Compute):
+    if isinstance(step, steps.Compute):
         return await loop.run_in_executor(None, step.function)
     batch = await anext(step.source, None)
     if batch and step.take:
@@ -82,12 +69,12 @@ async def _here(step: NextBatch | Compute) -> Any:
 
 async def _send(client: AsyncClient, step: Any) -> Any:
     """Send a step to the one server of a client."""
-    if isinstance(step, Pipelined):
-        together = [each for one in step.steps for each in commands_of(one)]
-        return regrouped(step.steps, await _send(client, together))
-    if isinstance(step, ReadOnly):
+    if isinstance(step, steps.Pipelined):
+        together = [each for one in step.steps for each in steps.commands_of(one)]
+        return steps.regrouped(step.steps, await _send(client, together))
+    if isinstance(step, steps.ReadOnly):
         step = step.command
-    elif isinstance(step, AtMostOnce):
+    elif isinstance(step, steps.AtMostOnce):
         step = step.step
     if isinstance(step, tuple):
         return await client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
@@ -154,7 +141,7 @@ async def _send_to_node(act: cluster.Send) -> list[Any]:
 class _Queued:
     """A command, as the nodes of an asyncio cluster client want it for a pipeline."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: steps.Command) -> None:
         self.args = command
         self.kwargs: dict[str, Any] = {"NEVER_DECODE": True}
         self.result: Any = None

@@ -31,6 +31,7 @@ T = TypeVar("T")
 J = TypeVar("J")
 
 
+@documented_as(filters.Filter)
 class Filter(Bound[AsyncClient], Generic[I]):
     """The verbs that every class has."""
 
@@ -58,14 +59,12 @@ class Filter(Bound[AsyncClient], Generic[I]):
         return answers
 
     @classmethod
-    @documented_as(filters.Filter.open)
     async def open(cls, client: AsyncClient, name: str) -> Self:
         """Return a filter whose parameters are read from the server."""
         opened = cls._from_server(client, name)
         await opened.reserve()
         return opened
 
-    @documented_as(filters.Filter.add)
     async def add(self, item: I, *, token: str | None = None) -> bool:
         """Add an item; True if this call was the first to add it."""
         operations = self._operations
@@ -88,7 +87,6 @@ class Filter(Bound[AsyncClient], Generic[I]):
                 self._operations.keep(encoded, [answers] if isinstance(answers, bool) else answers)
             raise
 
-    @documented_as(filters.Filter.contains)
     async def contains(self, item: I) -> bool:
         """Return whether an item is in the filter."""
         operations = self._operations
@@ -100,17 +98,14 @@ class Filter(Bound[AsyncClient], Generic[I]):
         answer: bool = await self._tests.submit((encoded,), None, operations.contains, item)
         return answer
 
-    @documented_as(filters.Filter.add_many)
     async def add_many(self, items: Iterable[I]) -> list[bool]:
         """Add items; return for each, in order, whether it was new."""
         return await self._run_batch(items, self._operations.add_many, self._adds)
 
-    @documented_as(filters.Filter.contains_many)
     async def contains_many(self, items: Iterable[I]) -> list[bool]:
         """Return for each item, in order, whether it is in the filter."""
         return await self._run_batch(items, self._operations.contains_many, self._tests)
 
-    @documented_as(filters.Filter.dedupe)
     async def dedupe(self, items: Iterable[J] | AsyncIterable[J]) -> AsyncIterator[J]:
         """Yield those of the items that were new, in order, as they are read."""
         add_many: Callable[[list[Any]], Awaitable[list[bool]]] = self.add_many
@@ -124,19 +119,16 @@ class Filter(Bound[AsyncClient], Generic[I]):
             for item in compress(batch, answers):
                 yield item
 
-    @documented_as(filters.Filter.load)
     async def load(
         self, items: Iterable[I] | AsyncIterable[I], progress: Callable[[int], object] | None = None
     ) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read."""
         return await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
 
-    @documented_as(filters.Filter.claim)
     def claim(self, item: I, lease: float | timedelta = 30.0) -> Claiming:
         """Hold an item while working on it: await the claim, or enter it with `async with`."""
         return Claiming(self._run(self._operations.claim(item, lease, self._claim)))
 
-    @documented_as(filters.Filter.claim_many)
     async def claim_many(self, items: Iterable[I], lease: float | timedelta = 30.0) -> list[AsyncClaim]:
         """Claim items; return a `Claim` of each, in order."""
         return await self._run(self._operations.claim_many(items, lease, self._claim))
@@ -144,50 +136,44 @@ class Filter(Bound[AsyncClient], Generic[I]):
     def _claim(self, held: Held) -> AsyncClaim:
         return AsyncClaim(self._client, self._operations, held)
 
-    @documented_as(filters.Filter.reserve)
     async def reserve(self) -> None:
         """Create the filter now, or check the stored one."""
         await self._run(self._operations.reserve())
 
-    @documented_as(filters.Filter.info)
     async def info(self) -> FilterInfo:
         """Return the filter's parameters and how full it is."""
         return await self._run(self._operations.info())
 
-    @documented_as(filters.Filter.approximate_count)
     async def approximate_count(self) -> int:
         """Estimate the number of items from the share of bits set."""
         return await self._run(self._operations.approximate_count())
 
-    @documented_as(filters.Filter.clear)
     async def clear(self) -> None:
         """Empty the filter: a new generation with the same parameters and the same expiry."""
         await self._run(self._operations.clear())
 
-    @documented_as(filters.Filter.delete)
     async def delete(self) -> bool:
         """Delete the filter; True if it existed."""
         return await self._run(self._operations.delete())
 
 
+@documented_as(filters.Expiring)
 class Expiring(Bound[AsyncClient]):
     """Filters that can be given a time to live."""
 
-    @documented_as(filters.Expiring.expire)
     async def expire(self, seconds: float | timedelta) -> None:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
         await drive(self._client, self._operations.expire(seconds))
 
 
+@documented_as(filters.Queueing)
 class Queueing(Bound[AsyncClient], Generic[I]):
     """Filters whose calls can be queued on a caller's pipeline."""
 
-    @documented_as(filters.Queueing.queue_add)
     async def queue_add(self, pipe: AnyPipeline, item: I) -> None:
         """Queue an add on a pipeline of the caller's."""
         await drive(self._client, self._operations.queue_add(pipe, item))
 
-    @documented_as(filters.Queueing.queue_contains)
     async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
         """Queue a test on a pipeline of the caller's."""
         await drive(self._client, self._operations.queue_contains(pipe, item))

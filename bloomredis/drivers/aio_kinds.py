@@ -31,13 +31,12 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     """A Bloom filter in one key of a Redis or Valkey server."""
 
     _operations: PlainOperations | PartitionedOperations
-    _operations_class: ClassVar[Any] = PlainOperations
+    _stored_operations: ClassVar[Any] = PlainOperations
 
     @constructor(PlainOperations.__init__)
     def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, operations(name, **parameters))
 
-    @documented_as(kinds.BloomFilter.snapshot)
     async def snapshot(self) -> LocalFilter:
         """Return a copy of the filter in this process, which answers without the server."""
         return await self._run(self._operations.snapshot())
@@ -47,7 +46,7 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
 class ScalingBloomFilter(Filter[I], Expiring):
     """A Bloom filter that grows by itself, so that the number of items need not be known."""
 
-    _operations_class: ClassVar[Any] = ScalingOperations
+    _stored_operations: ClassVar[Any] = ScalingOperations.from_server
 
     @constructor(ScalingOperations.__init__)
     def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
@@ -58,7 +57,7 @@ class ScalingBloomFilter(Filter[I], Expiring):
 class RotatingBloomFilter(Filter[I]):
     """A Bloom filter that forgets: an item is in it if it was seen within the last `window`."""
 
-    _operations_class: ClassVar[Any] = RotatingOperations
+    _stored_operations: ClassVar[Any] = RotatingOperations.from_server
 
     @constructor(RotatingOperations.__init__)
     def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
@@ -68,8 +67,6 @@ class RotatingBloomFilter(Filter[I]):
 @documented_as(kinds.ShardedBloomFilter)
 class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers."""
-
-    _operations_class: ClassVar[Any] = ShardedOperations
 
     @constructor(ShardedOperations.__init__)
     def __init__(
@@ -83,7 +80,6 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         super().__init__(cast("AsyncClient", client), sharded)
 
     @classmethod
-    @documented_as(kinds.ShardedBloomFilter.open)
     async def open(cls, client: AsyncClient | Sequence[AsyncClient], name: str) -> Self:
         """Return a filter whose parameters are read from the server."""
         opened = cls(client, name)
@@ -96,13 +92,12 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     """A Bloom filter that items can be removed from: it counts how often each was added."""
 
     _operations: CountingOperations
-    _operations_class: ClassVar[Any] = CountingOperations
+    _stored_operations: ClassVar[Any] = CountingOperations
 
     @constructor(CountingOperations.__init__)
     def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
         super().__init__(client, CountingOperations(name, **parameters))
 
-    @documented_as(kinds.CountingBloomFilter.remove)
     async def remove(self, item: I, *, token: str | None = None) -> bool:
         """Take an item out once; True if it was in."""
         return await self._run(self._operations.remove(item, token=token))

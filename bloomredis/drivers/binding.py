@@ -15,6 +15,7 @@ from bloomredis.operations.options import Options
 
 C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 class Bound(Generic[C]):
@@ -26,7 +27,8 @@ class Bound(Generic[C]):
     _is_asyncio: ClassVar[bool]
     """True if the class is for asyncio clients."""
     _operations: Any
-    _operations_class: ClassVar[Any]
+    _stored_operations: ClassVar[Callable[[str], Any]]
+    """Makes the operations of a filter whose parameters are read from the server."""
 
     def __init__(self, client: C, operations: Any) -> None:
         self._check_kind(client)
@@ -66,7 +68,7 @@ class Bound(Generic[C]):
     def _from_server(cls, client: C, name: str) -> Self:
         """Return a filter whose parameters are read from the server at its first call."""
         filter_ = cls.__new__(cls)
-        Bound.__init__(filter_, client, cls._operations_class.from_server(name))
+        Bound.__init__(filter_, client, cls._stored_operations(name))
         return filter_
 
     @property
@@ -156,11 +158,15 @@ def documented(options: type) -> Callable[[F], F]:
     return decorate
 
 
-def documented_as(twin: Callable[..., Any]) -> Callable[[F], F]:
-    """Give a method or a class the docstring of its synchronous twin, which begins with its own."""
+def documented_as(twin: type) -> Callable[[type[T]], type[T]]:
+    """Give a class and its methods the docstrings of their synchronous twins, which begin with their own."""
 
-    def decorate(own: F) -> F:
-        own.__doc__ = twin.__doc__
-        return own
+    def decorate(class_: type[T]) -> type[T]:
+        class_.__doc__ = twin.__doc__
+        for name, member in vars(class_).items():
+            method = getattr(member, "__func__", member)  # of a class method
+            if inspect.isfunction(method) and not name.startswith("_"):
+                method.__doc__ = getattr(twin, name).__doc__
+        return class_
 
     return decorate

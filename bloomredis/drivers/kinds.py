@@ -53,7 +53,7 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     """
 
     _operations: PlainOperations | PartitionedOperations
-    _operations_class: ClassVar[Any] = PlainOperations
+    _stored_operations: ClassVar[Any] = PlainOperations
 
     @constructor(PlainOperations.__init__)
     def __init__(self, client: SyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
@@ -94,7 +94,7 @@ class ScalingBloomFilter(Filter[I], Expiring):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _operations_class: ClassVar[Any] = ScalingOperations
+    _stored_operations: ClassVar[Any] = ScalingOperations.from_server
 
     @constructor(ScalingOperations.__init__)
     def __init__(self, client: SyncClient, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
@@ -124,7 +124,7 @@ class RotatingBloomFilter(Filter[I]):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _operations_class: ClassVar[Any] = RotatingOperations
+    _stored_operations: ClassVar[Any] = RotatingOperations.from_server
 
     @constructor(RotatingOperations.__init__)
     def __init__(self, client: SyncClient, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
@@ -155,8 +155,6 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
-
-    _operations_class: ClassVar[Any] = ShardedOperations
 
     @constructor(ShardedOperations.__init__)
     def __init__(
@@ -210,7 +208,7 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     """
 
     _operations: CountingOperations
-    _operations_class: ClassVar[Any] = CountingOperations
+    _stored_operations: ClassVar[Any] = CountingOperations
 
     @constructor(CountingOperations.__init__)
     def __init__(self, client: SyncClient, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:

@@ -8,20 +8,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from bloomredis.protocol import cluster
+from bloomredis.protocol import cluster, steps
 from bloomredis.protocol.forks import renewed_after_fork
-from bloomredis.protocol.steps import (
-    AtMostOnce,
-    Compute,
-    Concurrent,
-    NextBatch,
-    OnServer,
-    Pipelined,
-    ReadOnly,
-    Step,
-    commands_of,
-    regrouped,
-)
 
 T = TypeVar("T")
 
@@ -74,20 +62,20 @@ def resume(client: SyncClient, operation: Generator[Any, Any, T], outcome: BaseE
     return drive(client, operation, execute)
 
 
-def _execute(client: SyncClient, step: Step) -> Any:
-    if isinstance(step, NextBatch | Compute):
+def _execute(client: SyncClient, step: steps.Step) -> Any:
+    if isinstance(step, steps.NextBatch | steps.Compute):
         return _here(step)
-    if isinstance(step, Concurrent):
+    if isinstance(step, steps.Concurrent):
         return _at_once([partial(_execute, client, each) for each in step.steps])
-    if isinstance(step, OnServer):
+    if isinstance(step, steps.OnServer):
         return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.run(client, step), _act)
     return _send(client, step)
 
 
-def _here(step: NextBatch | Compute) -> Any:
-    if isinstance(step, Compute):
+def _here(step: steps.NextBatch | steps.Compute) -> Any:
+    if isinstance(step, steps.Compute):
         return step.function()
     batch = next(step.source, None)
     if batch and step.take:
@@ -97,12 +85,12 @@ def _here(step: NextBatch | Compute) -> Any:
 
 def _send(client: SyncClient, step: Any) -> Any:
     """Send a step to the one server of a client."""
-    if isinstance(step, Pipelined):
-        together = [each for one in step.steps for each in commands_of(one)]
-        return regrouped(step.steps, _send(client, together))
-    if isinstance(step, ReadOnly):
+    if isinstance(step, steps.Pipelined):
+        together = [each for one in step.steps for each in steps.commands_of(one)]
+        return steps.regrouped(step.steps, _send(client, together))
+    if isinstance(step, steps.ReadOnly):
         step = step.command
-    elif isinstance(step, AtMostOnce):
+    elif isinstance(step, steps.AtMostOnce):
         step = step.step
     if isinstance(step, tuple):
         return client.execute_command(*step, NEVER_DECODE=True)  # bits are no text

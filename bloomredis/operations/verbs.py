@@ -36,11 +36,8 @@ class Codec:
         )
         """Encode the items of a batch; ASCII strings may stay as they are."""
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._custom, self._foreign
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        Codec.__init__(self, *state)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Codec, (self._custom, self._foreign)
 
     def encode(self, item: Any) -> bytes:
         """Return an item's bytes; raises TypeError or ValueError if it has none."""
