@@ -1,5 +1,6 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
+from bloomredis.bits.encoding import keyed
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.kinds import (
     BloomFilter,
@@ -42,6 +43,7 @@ __all__ = [
     "ScalingBloomFilter",
     "ServerRefusedError",
     "ShardedBloomFilter",
+    "keyed",
 ]
 
 

@@ -18,6 +18,7 @@ from benchmarks.workloads.items import strings
 from bloomredis import BloomFilter
 from bloomredis.bits import encoding, hashing
 from bloomredis.bits.layout import Layout
+from bloomredis.operations.plain import PlainOperations
 
 Side = Callable[[int], list[Command]]
 _BATCH: Final = 1_000
@@ -34,10 +35,11 @@ class Recorded:
         )
         self.filter.add_many(["loads", "the scripts"])
         self.filter.contains("loads")
-        opened = self.filter._operations._stored.handle  # noqa: SLF001 - open by now; its layout is needed
-        assert opened is not None
-        self.opened = opened
-        self.layout: Layout = opened.bitmap
+        operations = self.filter._operations  # noqa: SLF001 - open by now; its layout is needed
+        assert isinstance(operations, PlainOperations)
+        assert operations.stored.handle is not None
+        self.codec = operations.codec
+        self.layout: Layout = operations.stored.handle.bitmap
 
     def answer(self, command: Command) -> object:
         """Return a reply to an add or a test as if all items were new, or present."""

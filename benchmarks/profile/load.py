@@ -21,7 +21,7 @@ from bloomredis.bits.batch import AT_ONCE
 from bloomredis.bits.layout import Layout
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.operations import loading
-from bloomredis.operations.filter import LOAD_ITEMS
+from bloomredis.operations.loading import LOAD_ITEMS
 
 _ITEMS: Final = 1_000_000
 
@@ -56,13 +56,13 @@ def _whole_stages(ours: Recorded, items: Sequence[str]) -> dict[str, float]:
     found = b"\1" * loading.SEGMENT_BYTES  # as if another client had added items
     times: list[tuple[float, ...]] = []
     for _ in range(5):
-        load = ours.filter._operations.loading(ours.opened)  # noqa: SLF001 - its stages are what is profiled
+        load = loading.Load(ours.layout, ours.codec)
         clock = [time.perf_counter()]
         for start in range(0, len(items), LOAD_ITEMS):
             load.take(items[start : start + LOAD_ITEMS])
         clock.append(time.perf_counter())
         for segment in load.segments():
-            load.before(segment, found[: len(segment.data)])
+            load.record_previous(segment, found[: len(segment.data)])
         clock.append(time.perf_counter())
         load.finish()
         clock.append(time.perf_counter())

@@ -21,6 +21,13 @@ class AsyncClient(Protocol):
     def pipeline(self, *, transaction: bool) -> Any:
         """Return a pipeline, which sends several commands over one connection."""
 
+    async def __aenter__(self) -> Any:
+        """Enter the client; here for type checkers, which tell it from a synchronous one by this."""
+
+
+AsyncClients = AsyncClient | Sequence[AsyncClient]
+"""A client, or one of each of several servers."""
+
 
 async def drive(
     client: AsyncClient,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers import kinds
-from bloomredis.drivers.aio import AsyncClient
+from bloomredis.drivers.aio import AsyncClients
 from bloomredis.drivers.aio_filters import Expiring, Filter, Queueing
 from bloomredis.drivers.binding import constructor, documented_as
 from bloomredis.operations.counting import CountingOperations
@@ -34,10 +33,10 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     _stored_operations: ClassVar[Any] = PlainOperations
 
     @constructor(PlainOperations.__init__)
-    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, operations(name, **parameters))
 
-    async def snapshot(self) -> LocalFilter:
+    async def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server."""
         return await self._run(self._operations.snapshot())
 
@@ -49,7 +48,7 @@ class ScalingBloomFilter(Filter[I], Expiring):
     _stored_operations: ClassVar[Any] = ScalingOperations.from_server
 
     @constructor(ScalingOperations.__init__)
-    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
         super().__init__(client, ScalingOperations(name, **parameters))
 
 
@@ -60,7 +59,7 @@ class RotatingBloomFilter(Filter[I]):
     _stored_operations: ClassVar[Any] = RotatingOperations.from_server
 
     @constructor(RotatingOperations.__init__)
-    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
         super().__init__(client, RotatingOperations(name, **parameters))
 
 
@@ -69,18 +68,13 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers."""
 
     @constructor(ShardedOperations.__init__)
-    def __init__(
-        self,
-        client: AsyncClient | Sequence[AsyncClient],
-        name: str,
-        **parameters: Unpack[ShardedParameters[I]],
-    ) -> None:
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[ShardedParameters[I]]) -> None:
         sharded = ShardedOperations(name, **parameters)
         sharded.over(len(client) if isinstance(client, list | tuple) else 1)
-        super().__init__(cast("AsyncClient", client), sharded)
+        super().__init__(client, sharded)
 
     @classmethod
-    async def open(cls, client: AsyncClient | Sequence[AsyncClient], name: str) -> Self:
+    async def open(cls, client: AsyncClients, name: str) -> Self:
         """Return a filter whose parameters are read from the server."""
         opened = cls(client, name)
         await opened.reserve()
@@ -95,7 +89,7 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     _stored_operations: ClassVar[Any] = CountingOperations
 
     @constructor(CountingOperations.__init__)
-    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
         super().__init__(client, CountingOperations(name, **parameters))
 
     async def remove(self, item: I, *, token: str | None = None) -> bool:

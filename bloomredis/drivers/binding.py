@@ -9,7 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
 from bloomredis.operations.options import Options
 
@@ -30,7 +30,7 @@ class Bound(Generic[C]):
     _stored_operations: ClassVar[Callable[[str], Any]]
     """Makes the operations of a filter whose parameters are read from the server."""
 
-    def __init__(self, client: C, operations: Any) -> None:
+    def __init__(self, client: C | Sequence[C], operations: Any) -> None:
         self._check_kind(client)
         if isinstance(client, list | tuple):
             self._check_servers(client, operations)
@@ -41,7 +41,7 @@ class Bound(Generic[C]):
             raise ValueError(
                 f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
             )
-        self._client = client
+        self._client = cast("C", client)  # of several servers a sequence: `OnServer` names one
         self._operations = operations
         self._bind()
 
@@ -77,7 +77,7 @@ class Bound(Generic[C]):
         name: str = self._operations.name
         return name
 
-    def with_client(self, client: C) -> Self:
+    def with_client(self, client: C | Sequence[C]) -> Self:
         """Return the same filter over another client: in another process, thread or event loop."""
         other = type(self).__new__(type(self))
         Bound.__init__(other, client, self._operations)

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
-from bloomredis.operations.membership import Answers
+from bloomredis.operations.outcomes import Answers
 
 MOST_ITEMS: Final = 400
 """Items that share one script call; with 7 hashes that is about what it may take (`PROBES_A_CALL`)."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers.binding import constructor, documented
 from bloomredis.drivers.filters import Expiring, Filter, Queueing
-from bloomredis.drivers.sync import SyncClient
+from bloomredis.drivers.sync import SyncClients
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
@@ -56,10 +55,10 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     _stored_operations: ClassVar[Any] = PlainOperations
 
     @constructor(PlainOperations.__init__)
-    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, operations(name, **parameters))
 
-    def snapshot(self) -> LocalFilter:
+    def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server.
 
         It takes as much memory as the filter.  Reading costs the server some 1 ms a megabyte, in pieces of
@@ -97,7 +96,7 @@ class ScalingBloomFilter(Filter[I], Expiring):
     _stored_operations: ClassVar[Any] = ScalingOperations.from_server
 
     @constructor(ScalingOperations.__init__)
-    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
         super().__init__(client, ScalingOperations(name, **parameters))
 
 
@@ -127,7 +126,7 @@ class RotatingBloomFilter(Filter[I]):
     _stored_operations: ClassVar[Any] = RotatingOperations.from_server
 
     @constructor(RotatingOperations.__init__)
-    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
         super().__init__(client, RotatingOperations(name, **parameters))
 
 
@@ -157,18 +156,13 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     """
 
     @constructor(ShardedOperations.__init__)
-    def __init__(
-        self,
-        client: SyncClient | Sequence[SyncClient],
-        name: str,
-        **parameters: Unpack[ShardedParameters[I]],
-    ) -> None:
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[ShardedParameters[I]]) -> None:
         sharded = ShardedOperations(name, **parameters)
         sharded.over(len(client) if isinstance(client, list | tuple) else 1)
-        super().__init__(cast("SyncClient", client), sharded)
+        super().__init__(client, sharded)
 
     @classmethod
-    def open(cls, client: SyncClient | Sequence[SyncClient], name: str) -> Self:
+    def open(cls, client: SyncClients, name: str) -> Self:
         """Return a filter whose parameters are read from the server.
 
         :raises FilterNotFoundError: there is none.
@@ -211,7 +205,7 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     _stored_operations: ClassVar[Any] = CountingOperations
 
     @constructor(CountingOperations.__init__)
-    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
         super().__init__(client, CountingOperations(name, **parameters))
 
     def remove(self, item: I, *, token: str | None = None) -> bool:

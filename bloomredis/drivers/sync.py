@@ -26,6 +26,13 @@ class SyncClient(Protocol):
     def pipeline(self, *, transaction: bool) -> Any:
         """Return a pipeline, which sends several commands over one connection."""
 
+    def __enter__(self) -> Any:
+        """Enter the client; here for type checkers, which tell it from one of asyncio by this."""
+
+
+SyncClients = SyncClient | Sequence[SyncClient]
+"""A client, or one of each of several servers."""
+
 
 def drive(
     client: SyncClient, operation: Generator[Any, Any, T], execute: Callable[[Any, Any], Any] | None = None

@@ -13,11 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, TypeVar
+from zlib import crc32
 
 from mmh3 import hash_bytes
 
 from bloomredis.errors import ClaimLostError
-from bloomredis.operations.membership import raise_interrupted
+from bloomredis.operations.outcomes import raise_interrupted
 from bloomredis.protocol import scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.forks import renewed_after_fork
@@ -25,7 +26,8 @@ from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.receipts import Lane, Lanes, give_back
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Handle, LayoutChanged, Stored
+from bloomredis.stored.base import Stored
+from bloomredis.stored.handle import Handle, LayoutChanged
 
 State = Literal["claimed", "done", "busy", "released", "lost"]
 C = TypeVar("C")
@@ -137,9 +139,9 @@ class Claims:
         if self._retry_safe:
             if held.lane is None:
                 held.lane = self._lanes.take()
-                held.lane.next_call()
+                held.lane.next_call(crc32(held.encoded, handle.check))
             keys.append(held.lane.key)
-            arguments.append(b"%d" % held.lane.calls)
+            arguments.append(held.lane.call.encode())
         with outcome_matters(self._stored.name, _AGAIN):
             reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
         if held.lane is not None:

@@ -19,7 +19,7 @@ from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import REMOVAL, Lanes, parse_token
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
-from bloomredis.stored.base import Description
+from bloomredis.stored.handle import Description
 from bloomredis.stored.header import COUNTING
 from bloomredis.stored.single import StoredFilter
 
@@ -51,8 +51,8 @@ class CountingOperations(Queueing, FilterOperations):
 
     def remove(self, item: Any, *, token: str | None = None) -> Op[bool]:
         """Take an item out once; True if it was in, False (and nothing is changed) if it was not."""
-        pending = None if token is None else parse_token(token, REMOVAL)
         encoded = self.codec.encode(item)
+        pending = None if token is None else parse_token(token, encoded, REMOVAL)
         try:
             yield from self.membership.settle(encoded)
         except OutcomeUnknownError as error:

@@ -12,15 +12,17 @@ from bloomredis.operations.claims import Claims, Held
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import load
 from bloomredis.operations.local_cache import CachedMembership
-from bloomredis.operations.membership import Answers, Encoded, Membership
+from bloomredis.operations.membership import Encoded, Membership
 from bloomredis.operations.options import Options
+from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.verbs import Codec, StoredVerbs
 from bloomredis.protocol.calls import send
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Lanes, parse_token
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Description, Stored
+from bloomredis.stored.base import Stored
 from bloomredis.stored.foreign import ForeignLayout
+from bloomredis.stored.handle import Description
 from bloomredis.stored.header import COUNTING, FILTER
 
 C = TypeVar("C")
@@ -67,8 +69,8 @@ class FilterOperations(StoredVerbs):
 
     def add(self, item: Any, *, token: str | None = None) -> Op[bool]:
         """Add an item; True if this call was the first to add it."""
-        pending = None if token is None else parse_token(token)
-        return self._answering.add_one(self.codec.encode(item), pending)
+        encoded = self.codec.encode(item)
+        return self._answering.add_one(encoded, None if token is None else parse_token(token, encoded))
 
     def contains(self, item: Any) -> Op[bool]:
         """Return whether an item is in the filter."""

@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 from bloomredis.bits.batch import HashedBatch, hashed
 from bloomredis.bits.bitmap import Bits
 from bloomredis.errors import BatchInterruptedError
-from bloomredis.operations.membership import Answers, Encoded, Membership
+from bloomredis.operations.membership import Encoded, Membership
+from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.snapshot import PIECE_BYTES, READ
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Handle, LayoutChanged, Stored
+from bloomredis.stored.base import Stored
+from bloomredis.stored.handle import Handle, LayoutChanged
 
 _SHARE: Final = 20
 """Pause between two pieces, as a multiple of the time that the last one took."""

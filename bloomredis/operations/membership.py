@@ -8,34 +8,32 @@ asked about one by one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NoReturn
+from zlib import crc32
 
 from bloomredis.bits.batch import HashedBatch
 from bloomredis.errors import (
-    BatchInterruptedError,
-    BloomError,
     ConnectionFailedError,
     OutcomeUnknownError,
-    RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
+from bloomredis.operations.outcomes import Answers, is_not_executed, raise_interrupted, raise_unknown
 from bloomredis.protocol import scripts
-from bloomredis.protocol.ledger import RECEIPT_SECONDS, Ledger
-from bloomredis.protocol.receipts import Lane, Lanes, Pending, give_back
+from bloomredis.protocol.ledger import Ledger
+from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back
 from bloomredis.protocol.replies import (
-    NOT_EXECUTED,
-    NotSent,
+    LANE,
     Refusal,
     Reply,
     flags_of,
-    in_doubt,
     outcome_matters,
 )
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Arguments, Handle, LayoutChanged, Stored
+from bloomredis.stored.base import Arguments, Stored
+from bloomredis.stored.handle import Handle, LayoutChanged
 
 ADD, CONTAINS = scripts.load("add"), scripts.load("contains")
 _ADD_COUNT: Final = scripts.load("add_count")
@@ -43,22 +41,7 @@ _ADD_COUNT: Final = scripts.load("add_count")
 PACKED: Final = 16_384
 """Items that are packed together; more would be to do again where the filter gets another layer."""
 
-_ADVICE: Final = "ask again with the token of this error"
-
 Encoded = Sequence[str | bytes]
-
-
-class Answers(list[bool]):
-    """Answers of a batch, in order; one that could not be delivered can be kept for who asks again."""
-
-    def __init__(self, keep: Callable[[int], None], answers: Iterable[bool] = ()) -> None:
-        super().__init__(answers)
-        self._keep = keep
-
-    def keep(self, indexes: Iterable[int]) -> None:
-        """Keep the answers of these items of the batch."""
-        for i in indexes:
-            self._keep(i)
 
 
 class Membership:
@@ -172,20 +155,21 @@ class Membership:
                 reply: Reply = yield from self._stored.run(self._change, handle, [packed], again=False)
                 return reply
         lane = self._lanes.take()
-        lane.calls += 1
+        lane.next_call(crc32(packed, handle.check))
         return (yield from self.add_in(lane, handle, packed, items, time.monotonic()))
 
     def add_in(self, lane: Lane, handle: Handle, packed: bytes, items: Encoded, sent: float) -> Op[Reply]:
         """Add packed items by the last call of a lane, which is first sent at that monotonic time."""
         reply: Reply
         try:
-            reply = yield from self._stored.run(self._change, handle, (packed, lane.calls), (lane.key,))
+            reply = yield from self._stored.run(self._change, handle, (packed, lane.call), (lane.key,))
         except BaseException as error:
+            if isinstance(error, Refusal) and error.word == LANE:
+                return (yield from self._add_elsewhere(handle, packed, items))
             if is_not_executed(error):
                 give_back(lane)
                 raise
-            pending = self._ledger.add(items, lane.name, lane.calls, handle.generation, sent)
-            _raise_unknown(self._stored.name, error, pending)
+            self._raise_unknown(error, lane, handle, items, sent)
         if reply != 1 and time.monotonic() - sent > RECEIPT_SECONDS:
             self._check_late(reply, lane, handle, items, sent)
         give_back(lane)
@@ -208,11 +192,29 @@ class Membership:
             return
         for item, new in zip(items, flags, strict=False):
             self._ledger.keep(item, handle.generation, answer=new)
-        pending = self._ledger.add(items, lane.name, lane.calls, handle.generation, sent)
         late = ConnectionFailedError(
             f"the reply came {time.monotonic() - sent:.0f} s after the first sending"
         )
-        _raise_unknown(self._stored.name, late, pending)
+        self._raise_unknown(late, lane, handle, items, sent)
+
+    def _add_elsewhere(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
+        """Add packed items in another lane: theirs is also that of a cloned machine or process."""
+        self._lanes.renew()
+        reply = yield from self._add(handle, packed, items)
+        if not all(flags_of(reply)):  # perhaps by an earlier sending, whose receipt the clone has overwritten
+            raise OutcomeUnknownError(
+                f"another process uses the lanes of this one on {self._stored.name!r} (a cloned machine?): "
+                "items that are there already may be there by this very call"
+            )
+        return reply
+
+    def _raise_unknown(
+        self, error: BaseException, lane: Lane, handle: Handle, items: Encoded, sent: float
+    ) -> NoReturn:
+        """Record the items of a call without an answer, and raise its public error."""
+        pending = self._ledger.add(items, lane.name, lane.call, handle.generation, sent)
+        tokens = [each.token(item) for item, each in zip(items, pending, strict=True)]
+        raise_unknown(self._stored.name, error, tokens)
 
     def _add_pending(
         self, handle: Handle, packed: bytes, item: str | bytes, token: Pending | None
@@ -223,7 +225,7 @@ class Membership:
                 return (yield from self._add(handle, packed, (item,)))
             reply: Reply = 0
             for pending in calls:
-                reply = yield from self._ask_again(handle, packed, pending)
+                reply = yield from self._ask_again(handle, packed, item, pending)
                 if reply == 1:
                     return reply
         if any(0.0 < pending.until <= time.monotonic() for pending in calls):
@@ -233,18 +235,18 @@ class Membership:
             )
         return reply
 
-    def _ask_again(self, handle: Handle, packed: bytes, pending: Pending) -> Op[Reply]:
+    def _ask_again(self, handle: Handle, packed: bytes, item: str | bytes, pending: Pending) -> Op[Reply]:
         """Add one packed item that was in a call without an answer: answer as that call would have."""
         if pending.answer is not None:
             yield from self._test(handle, packed)  # the filter still stands
             return int(pending.answer)
-        token = str(pending)
-        keys = [self._lanes.key(token), self._lanes.key(pending.lane)]
-        arguments: Arguments = [packed, 1, pending.call, pending.index]
+        keys = [self._lanes.key(pending.name), self._lanes.key(pending.lane)]
+        own = f"1.{crc32(packed, handle.check):08x}"
+        arguments: Arguments = [packed, own, pending.call, pending.index]
         try:
             reply: Reply = yield from self._stored.run(self._change, handle, arguments, keys)
         except (ConnectionFailedError, ServerRefusedError) as error:
-            _raise_unknown(self._stored.name, error, [pending])
+            raise_unknown(self._stored.name, error, [pending.token(item)])
         return reply
 
     def settle(self, item: bytes) -> Op[None]:
@@ -254,57 +256,19 @@ class Membership:
         """
         while item in self._ledger.items:
             handle = yield from self._stored.acquire()
+            pending = self._ledger.find(item, handle.generation)
+            if pending is None:  # what is pending is of another generation
+                return
             packed = handle.layout.pack_one(item)
-            with suppress(LayoutChanged), self._ledger.taking(item, handle.generation, None) as calls:
-                for pending in calls:
-                    yield from self._ask_again(handle, packed, pending)
-                if not calls:
-                    return  # what is pending is of another generation
+            with suppress(LayoutChanged), self._ledger.taking(item, handle.generation, pending):
+                yield from self._ask_again(handle, packed, item, pending)
 
     def add_count(self, handle: Handle, added: int) -> Op[None]:
         """Count items that were new when their bits were set by other scripts."""
         lane = self._lanes.take()
-        lane.calls += 1
-        yield from self._stored.run(_ADD_COUNT, handle, (added, lane.calls), (lane.key,))
+        call = lane.next_call(added)
+        yield from self._stored.run(_ADD_COUNT, handle, (added, call), (lane.key,))
         lane.free.append(lane)
-
-
-def is_not_executed(error: BaseException) -> bool:
-    """True if an error proves that a call was not executed, even if it had been sent before."""
-    if isinstance(error, ServerRefusedError):
-        return error.word in NOT_EXECUTED
-    if isinstance(error, ConnectionFailedError | OutcomeUnknownError):
-        return isinstance(error, NotSent)
-    return isinstance(error, LayoutChanged | Refusal | BloomError)
-
-
-def _raise_unknown(name: str, error: BaseException, pending: list[Pending]) -> NoReturn:
-    """Raise the public error for a call without an answer, whose items are pending."""
-    unknown: OutcomeUnknownError
-    if isinstance(error, ConnectionFailedError):
-        unknown = in_doubt(error, name, _ADVICE, str(pending[0]))
-    elif isinstance(error, ServerRefusedError):
-        message = f"{error}. An earlier sending may have been executed: {_ADVICE}"
-        unknown = RefusedOutcomeUnknownError(message, error.word, str(pending[0]))
-    else:
-        raise error
-    unknown.tokens = [str(each) for each in pending]
-    raise unknown from error
-
-
-def raise_interrupted(call: str, answers: Sequence[Any], items: Sequence[Any], error: Exception) -> NoReturn:
-    """Raise `BatchInterruptedError`, or the error that stopped the batch if no item was touched."""
-    if not answers and not isinstance(error, OutcomeUnknownError):
-        raise error
-    interrupted = BatchInterruptedError(
-        f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with {call}(error.rest) "
-        "once the reason is gone: nothing is lost",
-        list(answers),
-        items[len(answers) :],
-        getattr(error, "tokens", ()),
-    )
-    interrupted.answers = answers
-    raise interrupted from error
 
 
 def _items_of(batch: Encoded | HashedBatch) -> tuple[Encoded, HashedBatch | None]:

@@ -21,11 +21,12 @@ from bloomredis.stored.planning import StorageOptions
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    I = TypeVar("I", default=Item)  # noqa: E741 - the items, which are `Item` unless there is `encode`
+    # The items, which are `Item` unless there is `encode`; a filter of all of them is one of str, too.
+    I = TypeVar("I", default=Item, contravariant=True)  # noqa: E741, PLC0105 - a letter
 else:
     from typing import TypeVar
 
-    I = TypeVar("I")  # noqa: E741
+    I = TypeVar("I", contravariant=True)  # noqa: E741, PLC0105
 
 Seconds = float | timedelta
 

@@ -64,7 +64,7 @@ class PartitionedOperations(RoutedOperations):
     def _new_part(self, place: Place) -> Queueing:
         return PlainOperations(f"{self.name}{place[1]}", **self._parameters)
 
-    def snapshot(self) -> Op[LocalFilter]:
+    def snapshot(self) -> Op[LocalFilter[Any]]:
         """Raise `TypeError`: several bitmaps are not copied."""
         raise TypeError(f"{self.name!r} is in several bitmaps, which are not copied")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
+from zlib import crc32
 
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.membership import ADD, CONTAINS
@@ -108,7 +109,7 @@ class Queueing(FilterOperations):
         if self.options.retry_safe:
             lane = self._pipelines.lane(pipe)
             keys.append(lane.key)
-            values.append(b"%d" % lane.next_call())
+            values.append(lane.next_call(crc32(packed, handle.check)).encode())
         keys += handle.extra
         self._queue(pipe, ADD, (len(keys), *keys, *values))
 

@@ -58,7 +58,7 @@ class PlainOperations(Queueing, FilterOperations):
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
 
-    def snapshot(self) -> Op[LocalFilter]:
+    def snapshot(self) -> Op[LocalFilter[Any]]:
         """Return a copy of the filter in this process."""
         return snapshot(self.stored, self.codec)
 

@@ -16,8 +16,9 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.loading import load_one_batch
-from bloomredis.operations.membership import Answers, Encoded
+from bloomredis.operations.membership import Encoded
 from bloomredis.operations.options import Options
+from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import AnyPipeline, Queueing
 from bloomredis.operations.verbs import Codec, Verbs
 from bloomredis.protocol.gather import at, gather, unless_failed

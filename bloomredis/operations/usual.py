@@ -8,13 +8,14 @@ one place.
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.membership import ADD, CONTAINS
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.protocol.receipts import Lane
 from bloomredis.protocol.steps import Command, Op
-from bloomredis.stored.base import Handle
+from bloomredis.stored.handle import Handle
 
 
 def _plain(item: Any) -> bytes | None:
@@ -67,10 +68,10 @@ class Usual:
             return None
         lanes = self._lanes.free
         lane = lanes.pop() if lanes else self._lanes.take()
-        lane.calls += 1
         keys = (handle.key, lane.key, *handle.extra)
         packed = handle.layout.pack_one(item)
-        command: Command = ("EVALSHA", self._add, len(keys), *keys, handle.identity, packed, lane.calls)
+        call = lane.next_call(crc32(packed, handle.check))
+        command: Command = ("EVALSHA", self._add, len(keys), *keys, handle.identity, packed, call)
         return UsualAdd(command, lane, self, handle, item)
 
     def contains(self, item: Any) -> Command | None:

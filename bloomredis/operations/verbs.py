@@ -12,8 +12,9 @@ from bloomredis.arguments import listed
 from bloomredis.bits import encoding
 from bloomredis.operations.claims import Held
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.membership import Answers, Encoded
+from bloomredis.operations.membership import Encoded
 from bloomredis.operations.options import Options
+from bloomredis.operations.outcomes import Answers
 from bloomredis.protocol.receipts import Lanes, give_back
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
@@ -135,7 +136,7 @@ class StoredVerbs(Verbs):
     def delete(self) -> Op[bool]:
         """Delete the filter; True if it existed."""
         lane = self.lanes.take() if self.options.retry_safe else None
-        number, keys = ([lane.next_call()], [lane.key]) if lane else ([], [])
+        number, keys = ([lane.next_call(0)], [lane.key]) if lane else ([], [])
         with outcome_matters(self.name):
             existed = yield from self.stored.delete(number, keys)
         if lane:

@@ -9,8 +9,11 @@ def as_bytes(encoded: str | bytes) -> bytes:
 
 
 def auxiliary_prefix(key: bytes) -> bytes:
-    """Return the prefix of a filter's receipt, claim and layer keys: the same hash tag, so the same slot."""
+    """Return the prefix of a filter's receipt, claim and layer keys: the same hash tag, so the same slot.
+
+    No two names share it: that of `n` is `{n}:`, that of `{n}` is `{n}::`.
+    """
     opening = key.find(b"{")
     closing = key.find(b"}", opening + 1)
     tagged = 0 <= opening < closing - 1
-    return key + b":" if tagged else b"{" + key + b"}:"
+    return key + b"::" if tagged else b"{" + key + b"}:"

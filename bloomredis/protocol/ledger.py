@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,10 +17,7 @@ from typing import Any, Final
 
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.receipts import Pending
-
-RECEIPT_SECONDS: Final = 110.0
-"""How long a receipt can be relied on: a little less than the server keeps it (lua/include/format.lua)."""
+from bloomredis.protocol.receipts import RECEIPT_SECONDS, Pending
 
 MOST_PENDING: Final = 1_000_000
 """Pending items that are remembered: some 300 MB."""
@@ -55,7 +51,7 @@ class Ledger:
         self.renew()
 
     def add(
-        self, items: Sequence[str | bytes], lane: str, call: int, generation: bytes, sent: float
+        self, items: Sequence[str | bytes], lane: str, call: str, generation: bytes, sent: float
     ) -> list[Pending]:
         """Record the items of a call without an answer, which was first sent at that monotonic time."""
         until = sent + RECEIPT_SECONDS
@@ -72,7 +68,7 @@ class Ledger:
         "Already there" need not be kept: it comes again.
         """
         if answer or self._every_call_counts:
-            pending = Pending("", next(self._kept), 0, generation, math.inf, answer)
+            pending = Pending("", str(next(self._kept)), 0, generation, answer=answer)
             with self._lock:
                 self.items.setdefault(as_bytes(item), []).append(pending)
 
@@ -107,7 +103,12 @@ class Ledger:
             if token is None:
                 self._given.update((each, each.until) for each in mine)
         try:
-            yield mine if mine or token is None or token in self._given else [token]
+            if token is not None and not mine and token not in self._given:  # that of another object
+                # One of another generation is void, as other pending calls are.
+                mine_or_theirs = [token] if generation.startswith(token.generation) else []
+            else:
+                mine_or_theirs = mine
+            yield mine_or_theirs
         except BaseException:
             with self._lock:
                 if mine:

@@ -6,69 +6,97 @@ the client or by the caller, gets the answer of its first execution.  A lane is 
 answered; one whose call was not is left alone until the server forgets its receipt.  So receipts are bounded
 by concurrent callers, not by calls.
 
-A *token* names an item of a call: the lane, the call, the item's index in it.  Lanes of removals have names
-of their own, so that a token is never taken for one of the other kind.
+A call's name is its number in the lane and a check of what it is about, the packed items and the generation,
+so that a receipt never answers another call: one of a cloned machine that has the same lanes, or one about
+another filter.
+
+A *token* names an item of a call: the lane, the call, the item's index in it; and it carries checks of the
+item and of the generation, and when the call was first sent.  Lanes of removals have names of their own, so
+that a token is never taken for one of the other kind.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import re
+import time
 from dataclasses import dataclass, field
 from typing import Any, Final
+from zlib import crc32
 
 from bloomredis.protocol.forks import renewed_after_fork
-from bloomredis.protocol.keys import auxiliary_prefix
+from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 
 REMOVAL: Final = "r"
 """Mark of the lanes of removals."""
 
-_TOKEN: Final = re.compile(r"([0-9a-f]{16}-(r?)[0-9a-f]+)/(\d{1,15})/(\d{1,9})")
+RECEIPT_SECONDS: Final = 590.0
+"""How long a receipt can be relied on: a little less than the server keeps it (lua/include/format.lua)."""
+
+_TOKEN: Final = re.compile(
+    r"([0-9a-f]{16}-(r?)[0-9a-f]+)/(\d{1,15}\.[0-9a-f]{8})/(\d{1,9})/([0-9a-f]{8})/((?:[0-9a-f]{8})?)/([0-9a-f]{1,12})"
+)
 
 
 class Lane:
     """A name under which one call at a time is made."""
 
-    __slots__ = ("calls", "free", "key", "name")
+    __slots__ = ("call", "calls", "free", "key", "name")
 
     def __init__(self, name: str, key: bytes, free: list[Lane]) -> None:
         self.name = name
         self.key = key
         self.free = free
         self.calls = 0
+        self.call = ""  # the name of the last one
 
-    def next_call(self) -> int:
-        """Return the number of a new call."""
-        self.calls += 1
-        return self.calls
+    def next_call(self, check: int) -> str:
+        """Return the name of a new call, with a check of what it is about."""
+        self.calls = calls = self.calls + 1
+        self.call = call = f"{calls}.{check:08x}"
+        return call
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
     """An item of a call whose reply was lost or not delivered; `answer` if known.
 
-    `generation` is that of the filter that the call was sent to, None if it is not known (of a token), and
-    `until` the monotonic time from which on the receipt may be gone.
+    `generation` is that of the filter that the call was sent to, of a token its first four bytes.  `until` is
+    the monotonic time from which on the receipt may be gone.
     """
 
     lane: str
-    call: int
+    call: str
     index: int
-    generation: bytes | None = field(default=None, compare=False)
-    until: float = field(default=0.0, compare=False)
+    generation: bytes = field(default=b"", compare=False)
+    until: float = field(default=math.inf, compare=False)
     answer: bool | None = field(default=None, compare=False)
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """The lane of the call that asks about the item."""
         return f"{self.lane}/{self.call}/{self.index}"
 
+    def token(self, item: str | bytes) -> str:
+        """Return the token of the item."""
+        sent = time.time() - RECEIPT_SECONDS + self.until - time.monotonic()
+        return f"{self.name}/{crc32(as_bytes(item)):08x}/{self.generation[:4].hex()}/{max(0, int(sent)):x}"
 
-def parse_token(token: str, mark: str = "") -> Pending:
-    """Return the item of a call that a token names; `ValueError` unless it is one of calls with this mark."""
+
+def parse_token(token: str, item: bytes, mark: str = "") -> Pending:
+    """Return the item of a call that a token names.
+
+    :raises ValueError: it is no token of calls with this mark, or that of another item.
+    """
     match = _TOKEN.fullmatch(token)
     if match is None or match[2] != mark:
         raise ValueError(f"token must be that of an OutcomeUnknownError of this call, not {token!r}")
-    return Pending(match[1], int(match[3]), int(match[4]))
+    if int(match[5], 16) != crc32(item):
+        raise ValueError(f"the token {token!r} was given for another item; pass it with that one")
+    until = time.monotonic() + RECEIPT_SECONDS - (time.time() - int(match[7], 16))
+    return Pending(match[1], match[3], int(match[4]), bytes.fromhex(match[6]), until)
 
 
 class Lanes:

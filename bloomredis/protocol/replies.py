@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn
 
-from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
+from bloomredis.errors import (
+    ConnectionFailedError,
+    FilterMismatchError,
+    OutcomeUnknownError,
+    ServerRefusedError,
+)
 
 Reply = bytes | str | int
 """The reply of add and contains: a number for one item, a string of '0' and '1' for more."""
@@ -36,6 +41,7 @@ CHANGED: Final = "BLOOMCHANGED"
 ARGUMENT: Final = "BLOOMARGUMENT"
 DAMAGED: Final = "BLOOMDAMAGED"
 STALE: Final = "BLOOMSTALE"
+LANE: Final = "BLOOMLANE"
 FULL: Final = "BLOOMFULL"
 WRONG_TYPE: Final = "WRONGTYPE"
 
@@ -97,7 +103,7 @@ _UNSENT: Final = frozenset(("MaxConnectionsError",))
 _WORD: Final = re.compile(
     "|".join(
         [
-            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, FULL, WRONG_TYPE),
+            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, WRONG_TYPE),
             *(rf"\b{word}\b" for word in _ADVICE),
         ]
     )
@@ -134,6 +140,10 @@ def explained(error: Exception) -> Exception:
         return Refusal(word, str(error).partition(f"{word} ")[2])
     if is_no_reply(error):
         return ConnectionFailedError(str(error))
+    if "data string too short" in str(error):  # said by struct in a script that reads behind the end
+        return FilterMismatchError(
+            f"the filter's string ends before its bits do: delete the key or restore it. It said: {error}"
+        )
     return NotSent(str(error)) if _names(error) & _UNSENT else error
 
 

@@ -32,7 +32,7 @@ def place(name: str, key: bytes, data: bytes) -> Op[None]:
     for start in range(0, len(data), _PIECE_BYTES):
         yield from send(("SETRANGE", written, start, data[start : start + _PIECE_BYTES]))
     with outcome_matters(name, "look whether the key is there now"):
-        placed = yield from call(_RENAME_NEW, [key, written, lane.key], [lane.next_call()])
+        placed = yield from call(_RENAME_NEW, [key, written, lane.key], [lane.next_call(0)])
     if placed != 1:
         yield from send(("UNLINK", written))
         raise FilterMismatchError(f"{name!r} exists already; delete it first, or use another name")

@@ -15,7 +15,8 @@ from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.replies import unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import Arguments, Description, Handle, Versioned, ttl_seconds
+from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS, Header
 
 _RESERVE, _DESCRIBE, _CLEAR, _DELETE = map(scripts.load, ("reserve", "describe", "clear", "delete"))
@@ -40,6 +41,7 @@ class StoredFilter(Versioned):
         self.is_one_bitmap = kind == header.FILTER
         self._new = new
         self._layout = layout
+        self._count = 0  # of items, as last seen in this generation
 
     @property
     def called(self) -> str:
@@ -60,9 +62,13 @@ class StoredFilter(Versioned):
         handle = yield from self.acquire()
         try:
             found = yield from self.describe()
-            if found.header.identity == handle.identity:
+            if found.header.identity != handle.identity:
+                what = self.loss(replies.CHANGED)
+            elif self._kind == header.FILTER and found.header.count < self._count:
+                what = f"{self.name!r} was replaced by an older copy: it had counted {self._count} items"
+            else:
+                self._count = found.header.count
                 return [found]
-            what = self.loss(replies.CHANGED)
         except (FilterNotFoundError, FilterMismatchError) as error:
             what = str(error)
         self.lose(what, handle)
@@ -122,7 +128,7 @@ class StoredFilter(Versioned):
         return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
 
     def _accept(self, head: Header) -> Handle:
-        self._lost = None
+        self._lost, self._count = None, head.count
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
     def _reserve(self) -> Op[Description]:

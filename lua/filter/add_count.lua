@@ -4,7 +4,7 @@
 -- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  the number of items that were new
--- ARGV[3]  with KEYS[2]: the number of this call in its lane
+-- ARGV[3]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
 --
 -- Reply: 1
 
@@ -24,6 +24,7 @@ if not filter then
 elseif not added then
   return redis.error_reply('BLOOMARGUMENT the number of new items must be an integer from 0 up')
 end
+begin(filter, receipt, number)
 note_added(filter, added)
 keep(receipt, number, 1)
 return 1

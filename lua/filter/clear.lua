@@ -24,5 +24,8 @@ if not filter then
   return refusal
 end
 local ttl = redis.call('PTTL', key)
+-- Refused where the server takes no string of this length any more, and then nothing is lost.
+local last = redis.call('STRLEN', key) - 1
+redis.call('SETRANGE', key, last, redis.call('GETRANGE', key, last, last))
 redis.call('UNLINK', key)
 return describe(key, create(key, template, ttl))

@@ -3,7 +3,7 @@
 -- KEYS[1]  the final key
 -- KEYS[2]  the key under which the string was written
 -- KEYS[3]  the receipt of this call's lane
--- ARGV[1]  the number of this call in its lane
+-- ARGV[1]  the number of this call in its lane, a dot and a check (FORMAT.md)
 --
 -- Reply: 1; or 0 if the final key is taken, and nothing was changed
 
@@ -20,6 +20,7 @@ if replayed then
 elseif redis.call('EXISTS', key) == 1 then
   return 0
 end
+keep(receipt, number, '')  -- given up, unless nothing refuses what follows
 redis.call('PERSIST', written)
 redis.call('RENAME', written, key)
 keep(receipt, number, 1)

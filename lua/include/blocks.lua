@@ -1,6 +1,7 @@
 -- Items in the blocked layout (FORMAT.md): for each block of an item its number and the mask of the item's bits in
 -- it.  A block is read with one GETRANGE and written with at most one SETRANGE.
 -- include: numbers
+-- include: format
 -- include: words
 
 -- An error reply if blocks are malformed or outside the filter, else nil.
@@ -31,14 +32,15 @@ local function read_blocks(filter, packed, offset, stride)
   local call, format, first_byte = redis.call, string.format, filter.first_bit / 8
   local item_bytes = blocks_an_item * PACKED_BYTES
 
-  local function set_run(first, last)
+  local function set_run(first, last, before)
+    local receipt, number = nil, nil  -- `before` keeps the receipt
     local first_item, last_item = offset + (first - 1) * stride, offset + (last - 1) * stride
     -- paste: set_blocks
     return table.concat(answers), added
   end
 
-  local function set(item)
-    local _, added = set_run(item, item)
+  local function set(item, before)
+    local _, added = set_run(item, item, before)
     return added > 0
   end
 

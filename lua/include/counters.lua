@@ -26,7 +26,8 @@ local function read_counters(filter, counters, num_hashes)
   end
 
   local raising  -- the command of `set`, in which only the counters change from item to item
-  local function set(item)
+  local function set(item, before)
+    before()
     if not raising then
       raising = { 'BITFIELD', key, 'OVERFLOW', 'SAT' }
       for at = 5, 4 + 4 * num_hashes, 4 do
@@ -43,10 +44,10 @@ local function read_counters(filter, counters, num_hashes)
     return false
   end
 
-  local function set_run(first, last)
+  local function set_run(first, last, before)
     local answers = {}
     for item = first, last do
-      answers[item - first + 1] = set(item) and '1' or '0'
+      answers[item - first + 1] = set(item, before) and '1' or '0'
     end
     return table.concat(answers), #answers
   end

@@ -1,6 +1,6 @@
 -- The bytes of filters (FORMAT.md), and the lifetime of receipts.
 
-local RECEIPT_MS = 120000
+local RECEIPT_MS = 600000
 
 local HEADER_BYTES = 64
 local IDENTITY_BYTES = 56

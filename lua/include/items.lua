@@ -62,8 +62,8 @@ local function read_offsets(filter, packed, num_hashes, first, stride)
   return offsets
 end
 
--- The items of a batch for one filter or layer: their number `count`; `set(i)`, which sets all bits of item i and
--- returns whether one was clear; and `test(i)`, which returns whether all are set.  Or nil and an error reply.
+-- The items of a batch for one filter or layer: their number `count`; `set(i, before)`, which sets all bits of item i
+-- and returns whether one was clear; and `test(i)`, which returns whether all are set.  Or nil and an error reply.
 -- Of several layers, `first` is where the first item's part for this one begins; the next follow every `stride` bytes.
 local function read_items(filter, packed, first, stride)
   stride = stride or packed_bytes(filter)
@@ -77,15 +77,6 @@ local function read_items(filter, packed, first, stride)
   elseif filter.cell_bits > 1 then
     return read_counters(filter, offsets, num_hashes)
   end
-  local function set(item)
-    local new = false
-    for i = (item - 1) * num_hashes + 1, item * num_hashes do
-      if redis.call('SETBIT', key, offsets[i], '1') == 0 then
-        new = true
-      end
-    end
-    return new
-  end
   local function test(item)
     for i = (item - 1) * num_hashes + 1, item * num_hashes do
       if redis.call('GETBIT', key, offsets[i]) == 0 then
@@ -94,18 +85,35 @@ local function read_items(filter, packed, first, stride)
     end
     return true
   end
+  local function set(item, before)
+    if test(item) then
+      return false
+    end
+    before()
+    for i = (item - 1) * num_hashes + 1, item * num_hashes do
+      redis.call('SETBIT', key, offsets[i], '1')
+    end
+    return true
+  end
   return { count = #offsets / num_hashes, set = set, test = test }
 end
 
 -- Set the items of a batch; return a character for each ('1' is new), and by how much the item count grows.  Ends
--- before the first item that there is no room for: `set` returns nil for it.
-local function set_items(items)
+-- before the first item that there is no room for: `set` returns nil for it.  Calls `before` before the first write.
+local function set_items(items, before)
+  local writing = false
+  local function before_first()
+    if not writing then
+      writing = true
+      before()
+    end
+  end
   if items.set_run then
-    return items.set_run(1, items.count)
+    return items.set_run(1, items.count, before_first)
   end
   local answers, added = {}, 0
   for i = 1, items.count do
-    local new = items.set(i)
+    local new = items.set(i, before_first)
     if new == nil then
       break
     end

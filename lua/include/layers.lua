@@ -126,7 +126,7 @@ local function read_layers(filter, packed)
     return false
   end
 
-  local function set(item)
+  local function set(item, before)
     if test(item) then
       return false
     elseif filter.counts_room and (not room or room < 1) then
@@ -138,7 +138,7 @@ local function read_layers(filter, packed)
       end
       room = room - 1
     end
-    return read[1].set(item)
+    return read[1].set(item, before)
   end
 
   local single = #read == 1 and filter.layers[1] == filter and room and room >= count

@@ -1,7 +1,9 @@
 -- Set the bits of all items whose first bytes in `packed` are at `first_item`, `first_item + stride` and so on to
 -- `last_item`.  Leaves a character for each item in `answers` ('1' is new), the number of items in `count` and the
--- number of new ones in `added`.  Needs what read_block needs, and the locals stride and item_bytes.
-local answers, count, added = {}, 0, 0
+-- number of new ones in `added`.  Calls `before`, if it is not nil, before the first write; else makes sure here that
+-- nothing refuses the writes, and keeps the receipt, for several items without a reply.  Needs what read_block needs,
+-- and the locals stride, item_bytes, before, receipt and number.
+local answers, count, added, writing = {}, 0, 0, false
 for item = first_item, last_item, stride do
   local answer = '0'
   for at = item, item + item_bytes - 1, PACKED_BYTES do
@@ -16,6 +18,17 @@ for item = first_item, last_item, stride do
     if v ~= 0 then both = bor(g, v) if both ~= g then g, new = both, true end end
     if w ~= 0 then both = bor(h, w) if both ~= h then h, new = both, true end end
     if new then
+      if not writing then
+        writing = true
+        if before then
+          before()
+        else
+          call('SETRANGE', key, 0, '')
+          if receipt then
+            call('SET', receipt, number .. (#packed == stride and ':1' or ':'), 'PX', RECEIPT_MS)
+          end
+        end
+      end
       call('SETRANGE', key, start, write_words(WORDS, a, b, c, d, e, f, g, h))
       answer = '1'
     end

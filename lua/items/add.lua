@@ -6,8 +6,8 @@
 --          if there is none
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  the packed items, one after another: bit offsets or blocks (FORMAT.md)
--- ARGV[3]  with KEYS[2]: the number of this call in its lane
--- ARGV[4]  with KEYS[3]: the number of the earlier call in its lane
+-- ARGV[3]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
+-- ARGV[4]  with KEYS[3]: the same of the earlier call
 -- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
 --
 -- Reply: for one item 1 (new) or 0 (present); for more a string with one such character each, which ends
@@ -20,21 +20,25 @@
 local key, identity, packed, number = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 
 -- paste: fast_path
-if fast and KEYS[2] then
-  local kept = call('GET', KEYS[2])
-  fast = #KEYS == 2 and tonumber(number) and (not kept or (tonumber(kept:match('^%d+')) or 0) < tonumber(number))
+local receipt = KEYS[2]
+if fast and receipt then
+  local kept, at = call('GET', receipt), number and tonumber(number:match('^%d+'))
+  fast = #KEYS == 2 and at and (not kept or (tonumber(kept:match('^%d+')) or 0) < at)
 end
 if fast then
-  local first_item, last_item, item_bytes = 1, #packed, stride
+  local first_item, last_item, item_bytes, before = 1, #packed, stride, nil
   -- paste: set_blocks
-  local reply = count == 1 and answers[1] or table.concat(answers)
   if added > 0 then
     call('SETRANGE', key, IDENTITY_BYTES, write_u64(read_u64(header, IDENTITY_BYTES + 1) + added))
-    if KEYS[2] then
-      call('SET', KEYS[2], number .. ':' .. reply, 'PX', RECEIPT_MS)
-    end
   end
-  return count == 1 and added or reply
+  if count == 1 then
+    return added
+  end
+  local reply = table.concat(answers)
+  if added > 0 and receipt then
+    call('SET', receipt, number .. ':' .. reply, 'PX', RECEIPT_MS)
+  end
+  return reply
 end
 
 -- include: header
@@ -44,7 +48,10 @@ end
 -- include: receipts
 
 local own = #KEYS - extra_keys(identity)
-local receipt, earlier_receipt = own >= 2 and KEYS[2], own >= 3 and KEYS[3]
+local earlier_receipt = own >= 3 and KEYS[3]
+if own < 2 then
+  receipt = nil
+end
 local earlier_number, index = ARGV[4], read_number(ARGV[5], 0)
 
 local replayed = replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index, own < #KEYS)
@@ -60,7 +67,9 @@ if not items then
   return malformed
 end
 
-local reply, added = set_items(items)
+local reply, added = set_items(items, function()
+  begin(filter, receipt, number, filter.lasting)
+end)
 if #reply == 0 then
   return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
 end

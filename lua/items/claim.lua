@@ -40,7 +40,10 @@ for i = 1, items.count do
     if held and held ~= mine and not outlived then
       answers[i] = 'b'
     else
-      redis.call('SET', claim, mine, 'PX', lease)
+      -- A late copy of a call never shortens the lease.
+      if held ~= mine or redis.call('PTTL', claim) < lease then
+        redis.call('SET', claim, mine, 'PX', lease)
+      end
       answers[i] = 'c'
     end
   end

@@ -6,7 +6,7 @@
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  the packed item: bit offsets or blocks (FORMAT.md)
 -- ARGV[3]  the owner of the claim (16 bytes)
--- ARGV[4]  with KEYS[3]: the number of this call in its lane
+-- ARGV[4]  with KEYS[3]: the number of this call in its lane, a dot and a check (FORMAT.md)
 --
 -- Reply: 1; or 0 if the claim is another owner's or gone, and nothing was changed
 
@@ -36,11 +36,13 @@ end
 if redis.call('GET', claim) ~= filter.generation .. owner then
   return 0
 end
-local reply, added = set_items(items)
+local reply, added = set_items(items, function()
+  begin(filter, receipt, number, filter.lasting)
+end)
 if #reply == 0 then
   return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
 end
 note_added(filter, added)
-redis.call('UNLINK', claim)
 keep(receipt, number, 1, filter.lasting)
+redis.call('UNLINK', claim)
 return 1

@@ -1,4 +1,4 @@
--- Extend the lease of a claim, if the caller still holds it.
+-- Extend the lease of a claim, if the caller still holds it; one that is longer already stays as it is.
 --
 -- KEYS[1]  the claim of the item
 -- ARGV[1]  the claim's value: the filter's generation and the owner
@@ -16,5 +16,7 @@ if malformed then
   return malformed
 elseif redis.call('GET', claim) ~= mine then
   return 0
+elseif redis.call('PTTL', claim) >= lease then
+  return 1
 end
 return redis.call('PEXPIRE', claim, lease)

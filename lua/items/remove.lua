@@ -6,8 +6,8 @@
 --          if there is none
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  the packed items, one after another: the numbers of their counters (FORMAT.md)
--- ARGV[3]  with KEYS[2]: the number of this call in its lane
--- ARGV[4]  with KEYS[3]: the number of the earlier call in its lane
+-- ARGV[3]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
+-- ARGV[4]  with KEYS[3]: the same of the earlier call
 -- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
 --
 -- Reply: for one item 1 (removed) or 0 (absent); for more a string with one such character each
@@ -36,6 +36,7 @@ if not items then
   return malformed
 end
 
+begin(filter, receipt, number)
 local answers, removed = {}, 0
 for i = 1, items.count do
   local was_in = items.lower(i)

@@ -325,8 +325,8 @@ def layers(request: pytest.FixtureRequest, server: Server) -> Iterator[tuple[red
             else RotatingBloomFilter(client, "seen", capacity=40, error_rate=1e-6, window=3600)
         )
         f.add_many(range(25))
-        opened = f._operations._stored.handle
-        record = f._operations._stored.record
+        opened = f._operations.stored.handle
+        record = f._operations.stored.record
         item, extra, first = opened.layout.pack_one(b"x"), list(opened.extra), [opened.identity]
         following = record.following()
         header = following.layer(following.newest).pack()

@@ -135,7 +135,7 @@ def test_receipts_are_bounded_by_callers(losing: LosingClient) -> None:
         f.add(f"{i}")
     assert losing.client.dbsize() == before + 1
     receipts = [key for key in losing.client.keys("*") if b":receipt:" in key]
-    assert all(60_000 <= losing.client.pttl(key) <= 120_000 for key in receipts)
+    assert all(300_000 <= losing.client.pttl(key) <= 600_000 for key in receipts)
 
 
 def test_a_forked_child_has_lanes_of_its_own() -> None:
@@ -154,12 +154,12 @@ def test_a_forked_child_has_lanes_of_its_own() -> None:
 def test_a_bad_token_is_refused(token: str) -> None:
     """Before any I/O, with the value seen."""
     with pytest.raises(ValueError, match="token must be"):
-        parse_token(token)
+        parse_token(token, b"a")
 
 
 @pytest.mark.parametrize(
     ("name", "prefix"),
-    [("a", "{a}:"), ("x{a}y", "x{a}y:"), ("{}a", "{{}a}:"), ("a{b", "{a{b}:"), ("a}b{c}", "a}b{c}:")],
+    [("a", "{a}:"), ("x{a}y", "x{a}y::"), ("{}a", "{{}a}:"), ("a{b", "{a{b}:"), ("a}b{c}", "a}b{c}::")],
 )
 def test_receipts_share_the_filters_slot(name: str, prefix: str) -> None:
     """The other keys of a filter are named so that a cluster keeps them beside it."""
@@ -175,7 +175,7 @@ def test_the_answer_is_found_in_whichever_call_was_executed(client: redis.Redis)
     packed = handle.layout.pack_one(b"a")
     lost, executed = operations.lanes.take(), operations.lanes.take()
     for lane in (lost, executed):
-        operations.ledger.add(["a"], lane.name, lane.next_call(), handle.generation, time.monotonic())
-    client.eval(scripts.load("add").text, 2, f.name, executed.key, handle.identity, packed, 1)
+        operations.ledger.add(["a"], lane.name, lane.next_call(0), handle.generation, time.monotonic())
+    client.eval(scripts.load("add").text, 2, f.name, executed.key, handle.identity, packed, executed.call)
     assert f.add("a")
     assert not f.add("a")

@@ -1,0 +1,70 @@
+"""Outcomes of calls: answers that can be kept, and errors for answers that did not come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NoReturn
+
+from bloomredis.errors import (
+    BatchInterruptedError,
+    BloomError,
+    ConnectionFailedError,
+    OutcomeUnknownError,
+    RefusedOutcomeUnknownError,
+    ServerRefusedError,
+)
+from bloomredis.protocol.replies import NOT_EXECUTED, NotSent, Refusal, in_doubt
+from bloomredis.stored.handle import LayoutChanged
+
+_ADVICE: Final = "ask again with the token of this error"
+
+
+class Answers(list[bool]):
+    """Answers of a batch, in order; one that could not be delivered can be kept for who asks again."""
+
+    def __init__(self, keep: Callable[[int], None], answers: Iterable[bool] = ()) -> None:
+        super().__init__(answers)
+        self._keep = keep
+
+    def keep(self, indexes: Iterable[int]) -> None:
+        """Keep the answers of these items of the batch."""
+        for i in indexes:
+            self._keep(i)
+
+
+def is_not_executed(error: BaseException) -> bool:
+    """True if an error proves that a call was not executed, even if it had been sent before."""
+    if isinstance(error, ServerRefusedError):
+        return error.word in NOT_EXECUTED
+    if isinstance(error, ConnectionFailedError | OutcomeUnknownError):
+        return isinstance(error, NotSent)
+    return isinstance(error, LayoutChanged | Refusal | BloomError)
+
+
+def raise_unknown(name: str, error: BaseException, tokens: list[str]) -> NoReturn:
+    """Raise the public error for a call without an answer, whose items have these tokens."""
+    unknown: OutcomeUnknownError
+    if isinstance(error, ConnectionFailedError):
+        unknown = in_doubt(error, name, _ADVICE, tokens[0])
+    elif isinstance(error, ServerRefusedError):
+        message = f"{error}. An earlier sending may have been executed: {_ADVICE}"
+        unknown = RefusedOutcomeUnknownError(message, error.word, tokens[0])
+    else:
+        raise error
+    unknown.tokens = tokens
+    raise unknown from error
+
+
+def raise_interrupted(call: str, answers: Sequence[Any], items: Sequence[Any], error: Exception) -> NoReturn:
+    """Raise `BatchInterruptedError`, or the error that stopped the batch if no item was touched."""
+    if not answers and not isinstance(error, OutcomeUnknownError):
+        raise error
+    interrupted = BatchInterruptedError(
+        f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with {call}(error.rest) "
+        "once the reason is gone: nothing is lost",
+        list(answers),
+        items[len(answers) :],
+        getattr(error, "tokens", ()),
+    )
+    interrupted.answers = answers
+    raise interrupted from error
