@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -38,11 +38,8 @@ class Codec:
         )
         """Encode the items of a batch; ASCII strings may stay as they are."""
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._custom, self._foreign
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        Codec.__init__(self, *state)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Codec, (self._custom, self._foreign)
 
     def encode(self, item: Any) -> bytes:
         """Return an item's bytes; raises TypeError or ValueError if it has none."""
@@ -120,7 +117,7 @@ class Verbs(ABC):
     def keep(self, encoded: Encoded, answers: Sequence[bool]) -> None:
         """Keep the answers to an add that came when nobody was there to receive them."""
 
-    def new_items(self, batch: Sequence[T], answers: Sequence[bool]) -> Iterator[T]:
+    def new_items(self, batch: Sequence[T], answers: Sequence[bool]) -> Generator[T, None, None]:
         """Yield the new items of a batch; the answers of those that nobody asks for are kept."""
         for at, (item, new) in enumerate(zip(batch, answers, strict=False), 1):
             if new:
