@@ -10,8 +10,8 @@ local function number_of(call)
 end
 
 -- The reply of a lane's call that its receipt holds, or nil; and whether the receipt is that of another call, which
--- is not older.  A call that was begun and has no reply was refused before its first write.  Finding a reply counts as a write, for the sake of a client that waits for replicas; one that the
--- server refuses to do matters to nobody.
+-- is not older.  A call that was begun and has no reply was refused before its first write.  Finding a reply counts
+-- as a write, for the sake of a client that waits for replicas; where the server refuses that, nobody misses it.
 local function recall(receipt, call)
   local kept = redis.call('GET', receipt)
   if not kept then
@@ -39,8 +39,8 @@ local function begin(filter, receipt, call, lasting)
   keep(receipt, call, BEGUN:sub(2), lasting)
 end
 
--- The reply to a call that must not be executed: one that has been, or was given up by `replay_item`, or a late copy, since a lane has
--- no later call before this one is answered; or one without a number.  Nil for a call to execute.
+-- The reply to a call that must not be executed: one that has been, or was given up by `replay_item`, or a late copy,
+-- since a lane has no later call before this one is answered; or one without a number.  Nil for a call to execute.
 local function replay(receipt, call)
   if not receipt then
     return nil
