@@ -26,7 +26,8 @@ from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.receipts import Lane, Lanes, give_back
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Handle, LayoutChanged, Stored
+from bloomredis.stored.base import Stored
+from bloomredis.stored.handle import Handle, LayoutChanged
 
 State = Literal["claimed", "done", "busy", "released", "lost"]
 C = TypeVar("C")

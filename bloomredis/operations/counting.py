@@ -19,7 +19,7 @@ from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import REMOVAL, Lanes, parse_token
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
-from bloomredis.stored.base import Description
+from bloomredis.stored.handle import Description
 from bloomredis.stored.header import COUNTING
 from bloomredis.stored.single import StoredFilter
 

@@ -20,8 +20,9 @@ from bloomredis.protocol.calls import send
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Lanes, parse_token
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Description, Stored
+from bloomredis.stored.base import Stored
 from bloomredis.stored.foreign import ForeignLayout
+from bloomredis.stored.handle import Description
 from bloomredis.stored.header import COUNTING, FILTER
 
 C = TypeVar("C")

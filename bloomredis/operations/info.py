@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from bloomredis.bits import sizing
 from bloomredis.stored import planning
-from bloomredis.stored.base import Description
+from bloomredis.stored.handle import Description
 from bloomredis.stored.header import Header
 from bloomredis.stored.layer_record import LayerRecord
 

@@ -26,7 +26,8 @@ from bloomredis.operations.membership import Membership
 from bloomredis.protocol import scripts
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Compute, NextBatch, Op
-from bloomredis.stored.base import Handle, LayoutChanged, Stored
+from bloomredis.stored.base import Stored
+from bloomredis.stored.handle import Handle, LayoutChanged
 
 _OR_SEGMENT: Final = scripts.load("or_segment")
 

@@ -27,7 +27,8 @@ from bloomredis.operations.snapshot import PIECE_BYTES, READ
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Handle, LayoutChanged, Stored
+from bloomredis.stored.base import Stored
+from bloomredis.stored.handle import Handle, LayoutChanged
 
 _SHARE: Final = 20
 """A piece is read when so many times the time has passed that the last one took."""

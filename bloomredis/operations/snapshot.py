@@ -18,7 +18,8 @@ from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.options import I
 from bloomredis.protocol import scripts
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Description, LayoutChanged, Stored
+from bloomredis.stored.base import Stored
+from bloomredis.stored.handle import Description, LayoutChanged
 
 READ: Final = scripts.load("read")
 PIECE_BYTES: Final = 128 << 10

@@ -15,7 +15,7 @@ from bloomredis.operations.membership import ADD, CONTAINS
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.protocol.receipts import Lane
 from bloomredis.protocol.steps import Command, Op
-from bloomredis.stored.base import Handle
+from bloomredis.stored.handle import Handle
 
 
 def _plain(item: Any) -> bytes | None:

@@ -16,23 +16,21 @@ meets it, before it touches anything.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeVar
 from zlib import crc32
 
 from bloomredis.arguments import OnLost
-from bloomredis.bits.layout import Layout, Packing
+from bloomredis.bits.layout import Packing
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, Unconfirmed
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.header import Header
+from bloomredis.stored.handle import Description, Handle, LayoutChanged
 
 T = TypeVar("T")
 Arguments = Sequence[bytes | int | str]
@@ -48,49 +46,6 @@ _LOSSES: Final = {
     replies.WRONG_TYPE: "{!r} was overwritten with a key of another type",
 }
 _log = logging.getLogger("bloomredis")
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A filter as the server described it; `ttl` in seconds, None if it does not expire."""
-
-    key: bytes
-    header: Header
-    size_bytes: int
-    first_byte: int  # of the bits
-    ttl: float | None
-
-
-def ttl_seconds(ttl: int) -> float | None:
-    """Convert a PTTL reply to seconds; None if the key does not expire."""
-    return ttl / 1000 if ttl >= 0 else None
-
-
-class LayoutChanged(Exception):  # noqa: N818 - it never reaches a caller
-    """The stored filter changed; nothing was executed.  Acquire, re-pack and retry."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Handle:
-    """A verified filter: what every call to it needs."""
-
-    identity: bytes
-    layout: Packing
-    items: int  # that one script call takes at most
-    key: bytes
-    extra: tuple[bytes, ...] = ()  # keys that every script is given behind its own
-    generation: bytes = b""  # empty for a bitmap of another system
-    check: int = 0  # of the generation, for the names of calls
-    losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # that were noticed
-
-    @property
-    def bitmap(self) -> Layout:
-        """The layout, of a filter in one bitmap."""
-        return cast("Layout", self.layout)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)
-        return Handle, fields
 
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]

@@ -18,7 +18,8 @@ from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call, send
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Command, Op
-from bloomredis.stored.base import Arguments, Description, Handle, Stored, ttl_seconds
+from bloomredis.stored.base import Arguments, Stored
+from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import Header
 
 _CONFIGURE: Final = scripts.load("configure")

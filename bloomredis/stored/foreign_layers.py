@@ -14,8 +14,8 @@ from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call, send
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Description, Handle
 from bloomredis.stored.foreign import ForeignLayout, StoredBitmap, description
+from bloomredis.stored.handle import Description, Handle
 
 _GROW: Final = scripts.load("grow")
 _LAYERS: Final = struct.Struct(">6sBBQ")

@@ -22,7 +22,8 @@ from bloomredis.protocol.calls import call
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import Arguments, Description, Handle, Versioned, ttl_seconds
+from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS
 from bloomredis.stored.layer_record import PARAMETERS_BYTES, LayerRecord
 

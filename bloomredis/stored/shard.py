@@ -12,7 +12,8 @@ from bloomredis.protocol import scripts
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import shard_record
-from bloomredis.stored.base import Handle, Versioned
+from bloomredis.stored.base import Versioned
+from bloomredis.stored.handle import Handle
 from bloomredis.stored.header import Header
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter

@@ -22,7 +22,8 @@ from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning, shard_record
-from bloomredis.stored.base import Arguments, Description, Handle, LayoutChanged, Versioned, ttl_seconds
+from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.handle import Description, Handle, LayoutChanged, ttl_seconds
 from bloomredis.stored.shard import NO_GENERATION, StoredShard
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.shard_servers import Found, RecordServers

@@ -15,7 +15,8 @@ from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.replies import unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import Arguments, Description, Handle, Versioned, ttl_seconds
+from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS, Header
 
 _RESERVE, _DESCRIBE, _CLEAR, _DELETE = map(scripts.load, ("reserve", "describe", "clear", "delete"))

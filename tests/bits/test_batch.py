@@ -14,7 +14,7 @@ from bloomredis.bits.layout import Layout
 from bloomredis.compat import go_zero
 from bloomredis.operations import membership
 from bloomredis.stored import planning
-from bloomredis.stored.base import Handle
+from bloomredis.stored.handle import Handle
 
 ITEMS = [f"item-{i}".encode() for i in range(4000)]
 LAYOUTS = {

@@ -33,6 +33,7 @@ from bloomredis import (
     ScalingBloomFilter,
     ServerRefusedError,
     ShardedBloomFilter,
+    keyed,
 )
 
 log = logging.getLogger(__name__)
@@ -168,6 +169,7 @@ def own_items(client: redis.Redis, pipe: Pipeline, clicks: list[Click]) -> Itera
         each.add(clicks[0])
         each.load(clicks)
     counting.remove(clicks[0])
+    assert_type(BloomFilter(client, "untrusted", encode=keyed("a long enough secret")).add("x"), bool)
     BloomFilter[float](client, "numbers", encode=lambda number: number.hex().encode()).add(1.5)
     yield from seen.dedupe(clicks)
 
