@@ -6,12 +6,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 import redis
 
 from bloomredis import BatchInterruptedError, BloomError, BloomFilter, CountingBloomFilter
+from bloomredis.drivers.sync import SyncClient
 from tests.support.background import outcome, started
 from tests.support.proxy import Fate, Held, Proxy, belied, dropped, lost, once_executed, passed, silent
 from tests.support.waiting import wait_until
@@ -74,8 +76,8 @@ def test_a_signal_handler_raises_in_a_batch(any_proxy: Proxy, kind: type[BaseExc
             f.add_many(items)
         except BatchInterruptedError as error:
             told = error.results
-        except BaseException as error:
-            assert isinstance(error, kind)
+        except kind:
+            pass  # where nothing was answered before
     assert told + f.add_many(items[len(told) :]) == [True] * len(items)
 
 
@@ -107,7 +109,7 @@ def test_a_signal_handler_raises_in_a_claim(any_proxy: Proxy, kind: type[BaseExc
         with pytest.raises(BaseException):  # noqa: B017 - as above
             claim.commit()
     claim.commit()
-    assert claim.state == "done"
+    assert f.claim("x").state == "done"
 
 
 def test_an_unknown_error_in_the_place_of_a_reply(proxy: Proxy, bloom: Any) -> None:
@@ -161,7 +163,7 @@ def test_an_unknown_error_is_shared(any_proxy: Proxy) -> None:
     any_proxy.plan("add", held, belied(UNKNOWN))
     first = started(lambda: f.add("first"))
     held.wait()
-    waiting = [started(lambda item=item: f.add(item)) for item in "abc"]
+    waiting = [started(partial(f.add, item)) for item in "abc"]
     wait_until("all threads wait", lambda: len(f._adds._queue) == len(waiting))
     held.go.set()
     assert outcome(first) is True
@@ -170,7 +172,7 @@ def test_an_unknown_error_is_shared(any_proxy: Proxy) -> None:
 
 
 class Faulty:
-    """A client with a fault: it executes commands, and once raises an error of its own instead of the reply."""
+    """A client with a fault: it executes a command, and raises an error of its own in place of the reply."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client: Any = client
@@ -191,7 +193,7 @@ class Faulty:
 def test_an_error_of_the_client_itself(any_client: redis.Redis, call: Callable[[Any], list[bool]]) -> None:
     """A client that fails after it has read the reply leaves the item pending."""
     client = Faulty(any_client)
-    f: Any = BloomFilter(client, "seen", **SIZE)
+    f: Any = BloomFilter(cast("SyncClient", client), "seen", **SIZE)
     f.add("warm")
     client.raises = RuntimeError("a fault of the client")
     with pytest.raises(RuntimeError, match="a fault of the client"):

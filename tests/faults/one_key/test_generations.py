@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ CHECK = 1.0
 def other(any_server: Server) -> Iterator[BloomFilter]:
     """The filter as another client has it, which knows nothing of the first one's objects."""
     with any_server.client() as client:
-        yield BloomFilter(client, "seen")
+        yield BloomFilter(client, "seen", on_lost="recreate", **SIZE)
 
 
 def _clear(f: BloomFilter, other: BloomFilter) -> None:
@@ -158,7 +159,7 @@ def _other_clears(f: Any, client: redis.Redis) -> None:
     f.add("noticed")
 
 
-ENDS: dict[str, tuple[str, Callable[[Any, redis.Redis], None]]] = {
+ENDS: dict[str, tuple[str, Callable[[Any, redis.Redis], object]]] = {
     "lost, and reserved": ("raise", _lose_and_reserve),
     "lost, and recreated": ("recreate", _lose),
     "cleared by another": ("recreate", _other_clears),
@@ -292,9 +293,10 @@ def test_a_clear_of_the_same_object_fails_no_other_call(
 
 
 def test_a_call_that_opens_the_filter_during_a_clear(any_proxy: Proxy) -> None:
-    """It finds the filter from before the clear, and the next call on the same object is answered all the same."""
+    """It finds the filter of before the clear, and the next call on the same object is answered as well."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
+    f.clear()
     cleared = Held()
     coming = Held(cleared, executed=False)
     any_proxy.plan("clear", coming)
@@ -321,7 +323,11 @@ def test_a_clear_fails_no_call_of_many_threads(any_proxy: Proxy) -> None:
             f.clear()
 
     clearing = started(clear)
-    adding = [started(lambda w=w: [f.add(f"{w}/{i}") for i in range(100)]) for w in range(6)]  # type: ignore[misc]  # bound at once
+
+    def add(worker: int) -> list[bool]:
+        return [f.add(f"{worker}/{i}") for i in range(100)]
+
+    adding = [started(partial(add, worker)) for worker in range(6)]
     told = [outcome(each) for each in adding]
     stop.set()
     clearing.result(PATIENCE)
@@ -390,7 +396,7 @@ def test_a_loss_is_told_once_to_threads(any_proxy: Proxy, any_client: redis.Redi
         together.wait(PATIENCE)
 
     any_proxy.plan("add", *[after(arrive, passed)] * 8)
-    adding = [started(lambda w=w: f.add(f"{w}")) for w in range(8)]  # type: ignore[misc]  # bound at once
+    adding = [started(partial(f.add, f"{w}")) for w in range(8)]
     assert [outcome(each) for each in adding] == [True] * 8
     assert len(losses) == 1
     assert f.info().count == 8
