@@ -12,7 +12,7 @@ from bloomredis.bits import limits
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait
-from bloomredis.protocol.replies import unhex
+from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
 from bloomredis.stored.base import Arguments, Versioned
@@ -76,6 +76,14 @@ class StoredFilter(Versioned):
         self.lose(what, handle)
         yield from self.acquire()
         return [(yield from self.describe())]
+
+    def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is short
+        raise FilterMismatchError(
+            f"{self.name!r} is damaged: its string ends before its bits do; delete the key or restore it"
+        )
+        yield  # a generator, as the other recoveries are
+
+    RECOVERY = Versioned.RECOVERY | {replies.DAMAGED: _recover_damage}
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""

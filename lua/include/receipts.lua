@@ -13,9 +13,11 @@ end
 -- is not older.  A call that was begun and has no reply was refused before its first write.  Finding a reply counts
 -- as a write, for the sake of a client that waits for replicas; where the server refuses that, nobody misses it.
 local function recall(receipt, call)
-  local kept = redis.call('GET', receipt)
+  local kept = redis.pcall('GET', receipt)
   if not kept then
     return nil, false
+  elseif type(kept) == 'table' then
+    return nil, true  -- a key of another type, which is left alone
   elseif kept == call .. BEGUN then
     return nil, false
   elseif kept:sub(1, #call + 1) == call .. ':' then
