@@ -49,11 +49,6 @@ class CountingOperations(Queueing, FilterOperations):
         lanes, safe = Lanes(stored.key, REMOVAL), options.retry_safe
         self._removing = Membership(stored, lanes, self.removals, retry_safe=safe, change=_REMOVE)
 
-    @classmethod
-    def from_server(cls, name: str) -> CountingOperations:
-        """Return the operations of a filter whose parameters are read from the server."""
-        return cls(name)
-
     def remove(self, item: Any, *, token: str | None = None) -> Op[bool]:
         """Take an item out once; True if it was in, False (and nothing is changed) if it was not."""
         encoded = self.codec.encode(item)

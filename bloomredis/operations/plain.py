@@ -58,11 +58,6 @@ class PlainOperations(Queueing, FilterOperations):
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
 
-    @classmethod
-    def from_server(cls, name: str) -> PlainOperations:
-        """Return the operations of a filter whose parameters are read from the server."""
-        return cls(name)
-
     def snapshot(self) -> Op[LocalFilter[Any]]:
         """Return a copy of the filter in this process."""
         return snapshot(self.stored, self.codec)

@@ -72,11 +72,6 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         self.lanes = Lanes(self.stored.key)
         self.servers = 1
 
-    @classmethod
-    def from_server(cls, name: str) -> ShardedOperations:
-        """Return the operations of a filter whose parameters are read from the server."""
-        return cls(name)
-
     def over(self, servers: int) -> None:
         """Spread the shards over so many servers; before the first call."""
         if servers < 1:

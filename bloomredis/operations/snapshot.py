@@ -1,7 +1,7 @@
-"""A copy of a filter's bits in this process: what is in it can be said without the server.
+"""A copy of a filter's bits in this process, which answers without the server.
 
-Bits are only ever set, so a copy that says "there" is right as long as the filter's generation stands,
-however old the copy is; one that says "not there" may be behind.
+Bits are only ever set, so a True is right as long as the filter's generation stands, however old the copy
+is; a False may be out of date.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LocalFilter(Generic[I]):
     """A read-only copy of a filter, as it was when `snapshot()` read it.
 
     It takes as much memory as the filter's bits and never asks the server.  A True was right while the
-    filter stood; a False may have been overtaken by what others added since.
+    filter stood; a False may be out of date.
     """
 
     def __init__(self, name: str, found: Description, bits: Bits, encoder: Encoder) -> None:
@@ -67,7 +67,7 @@ class LocalFilter(Generic[I]):
 def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter[Any]]:
     """Copy a filter into this process.
 
-    Reading costs the server some 1 ms a megabyte, in pieces of 0.1 ms; what others add meanwhile may be in.
+    Reading costs the server some 1 ms a megabyte, in pieces of 0.1 ms; items added meanwhile may be in.
     """
     if not stored.is_one_bitmap:
         raise TypeError(f"{stored.name!r} is in several bitmaps, which are not copied")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.foreign import ForeignLayout
 
+T = TypeVar("T")
 C = TypeVar("C")
 
 
@@ -37,11 +38,8 @@ class Codec:
         )
         """Encode the items of a batch; ASCII strings may stay as they are."""
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._custom, self._foreign
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        Codec.__init__(self, *state)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Codec, (self._custom, self._foreign)
 
     def encode(self, item: Any) -> bytes:
         """Return an item's bytes; raises TypeError or ValueError if it has none."""
@@ -116,6 +114,20 @@ class Verbs(ABC):
         """Return the filter's parameters and how full it is."""
 
     @abstractmethod
+    def keep(self, encoded: Encoded, answers: Sequence[bool]) -> None:
+        """Keep the answers to an add that came when nobody was there to receive them."""
+
+    def new_items(self, batch: Sequence[T], answers: Sequence[bool]) -> Generator[T, None, None]:
+        """Yield the new items of a batch; the answers of those that nobody asks for are kept."""
+        for at, (item, new) in enumerate(zip(batch, answers, strict=False), 1):
+            if new:
+                try:
+                    yield item
+                except GeneratorExit:
+                    self.keep(self.codec.encode_all(batch[at : len(answers)]), answers[at:])
+                    raise
+
+    @abstractmethod
     def clear(self) -> Op[None]:
         """Empty the filter."""
 
@@ -132,7 +144,7 @@ class StoredVerbs(Verbs):
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation with the same parameters and the same expiry."""
-        with outcome_matters(self.name):
+        with outcome_matters(self.name), self.stored.emptying():
             yield from self.stored.clear()
         self._discard_pending()
 
@@ -140,7 +152,7 @@ class StoredVerbs(Verbs):
         """Delete the filter; True if it existed."""
         lane = self.lanes.take() if self.options.retry_safe else None
         number, keys = ([lane.next_call(0)], [lane.key]) if lane else ([], [])
-        with outcome_matters(self.name):
+        with outcome_matters(self.name), self.stored.emptying():
             existed = yield from self.stored.delete(number, keys)
         if lane:
             give_back(lane)

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeVar
 from zlib import crc32
 
@@ -70,6 +71,8 @@ class Stored(ABC):
         self.key = key
         self.auxiliary = auxiliary_prefix(key)  # of the names of its other keys
         self.wait = wait
+        self._emptied_by = 0  # calls of this object that are emptying it
+        self._opened = 0  # how often it was
         self.only_read: str | None = None  # the message for a caller who would write
         self.handle: Handle | None = None
 
@@ -88,6 +91,7 @@ class Stored(ABC):
         :param layers: how many there are in this layout.
         """
         key, *extra = keys or (self.key,)
+        self._opened += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
         self.handle = Handle(identity, layout, items, key, tuple(extra), generation, crc32(generation))
         return self.handle
@@ -95,6 +99,15 @@ class Stored(ABC):
     def reset(self) -> None:
         """Drop the cache; the next call re-opens."""
         self.handle = None
+
+    @contextmanager
+    def emptying(self) -> Iterator[None]:
+        """Clear or delete it; that calls of this object find another generation meanwhile is no loss."""
+        self._emptied_by += 1
+        try:
+            yield
+        finally:
+            self._emptied_by -= 1
 
     @abstractmethod
     def open(self) -> Op[Handle]:
@@ -124,6 +137,10 @@ class Stored(ABC):
                 return (yield from work(handle))
             except LayoutChanged:
                 continue
+
+    def _opened_since(self, opened: int) -> Handle | None:
+        """Return the handle if another call of this object has opened it since; it may be the newer one."""
+        return self.handle if self._opened != opened else None
 
     def check_writable(self) -> None:
         """Raise `TypeError` if the filter is only read."""
@@ -237,6 +254,9 @@ class Versioned(Stored):
             self._tell(what, damaged=damaged)
 
     def _tell(self, what: str, *, damaged: bool = False) -> None:
+        if self._emptied_by:
+            self.handle = None
+            return
         message = f"{what} since this object first used it; what was added before is forgotten"
         self.handle = None
         if self._on_lost == "raise":

@@ -71,9 +71,12 @@ class StoredLayers(Versioned):
         """Create the filter with its first layer if it is missing and parameters were given; check it."""
         if self._lost:
             raise FilterLostError(self._lost)
+        opened = self._opened
         if self._new is None:
-            return self._accept((yield from self._read()))
-        return self._accept((yield from self._push(None, _renewed(self._new))))
+            found = yield from self._read()
+        else:
+            found = yield from self._push(None, _renewed(self._new))
+        return self._opened_since(opened) or self._accept(found)
 
     def current(self) -> Op[list[Description]]:
         """Describe each layer, the newest first; those that a rotating filter has forgotten are left out."""

@@ -67,6 +67,7 @@ class StoredShards(RecordServers):
         """
         if self._lost:
             raise FilterLostError(self._lost)
+        opened = self._opened
         found = yield from self._look(0)
         if found is None and self._planned is None:
             raise self.explained(Refusal(replies.MISSING, ""))
@@ -76,7 +77,7 @@ class StoredShards(RecordServers):
         if found is None:
             found = yield from self._ask(0, _renewed(new))
             self._check(found.record, 0, new)
-        return self._know(found)
+        return self._opened_since(opened) or self._know(found)
 
     def _know(self, found: Found) -> Handle:
         self._lost = None

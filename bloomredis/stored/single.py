@@ -51,7 +51,9 @@ class StoredFilter(Versioned):
         """Create the filter if it is missing and parameters were given; check and remember it."""
         if self._lost:
             raise FilterLostError(self._lost)
-        return self._accept((yield from self._reserve()).header)
+        opened = self._opened
+        found = (yield from self._reserve()).header
+        return self._opened_since(opened) or self._accept(found)
 
     def describe(self) -> Op[Description]:
         """Read what is stored, whatever its generation."""

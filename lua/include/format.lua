@@ -1,6 +1,7 @@
 -- The bytes of filters (FORMAT.md), and the lifetime of receipts.
 
 local RECEIPT_MS = 600000
+local BEGUN = ':-'  -- the end of a receipt whose call has no reply yet
 
 local HEADER_BYTES = 64
 local IDENTITY_BYTES = 56
