@@ -72,10 +72,6 @@ def _report(work: Callable[[], Any], writer: int) -> NoReturn:
         found = pickle.dumps(work())
     except BaseException as error:
         found = pickle.dumps(AssertionError(repr(error)))
-<<<<<<< HEAD
-    with open(writer, "wb") as stream:
-=======
     with os.fdopen(writer, "wb") as stream:
->>>>>>> onekey
         stream.write(found)
     os._exit(0)

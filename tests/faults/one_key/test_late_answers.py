@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-""" "Already there" is no answer where it may be the work of the very call, whose receipt is gone."""
-=======
 """A late answer: "already there" is none where it may be the work of the very call."""
->>>>>>> onekey
 
 from __future__ import annotations
 
