@@ -95,7 +95,7 @@ def test_a_late_copy_of_a_claim_of_a_released_item(
     assert BloomFilter(any_client, "seen").claim("x").state == "claimed"
 
 
-NAMES = ["n", "{n}", "{n}:", "{n}::", "n:", "{n", "{}n", "{{n}}", "a{n}", "{n}:receipt:", "{{n}:}"]
+NAMES = ["n", "{n}", "{n}:", "{n}::", "n:", "{n", "{{n}}", "a{n}", "{n}:receipt:", "{{n}:}"]
 
 
 def _beside(name: str) -> list[bytes]:
@@ -135,7 +135,7 @@ def _restored(client: redis.Redis) -> Callable[[], object]:
 def test_an_older_copy_is_noticed_by_its_count(
     server: Server, bloom: Any, keep: Callable[[redis.Redis], Callable[[], object]]
 ) -> None:
-    """`info()` of an object that has seen more items raises, and so does every call until it is dealt with."""
+    """`info()` of an object that has seen more items raises, so does every call until it is dealt with."""
     with server.client() as client:
         f = bloom(client, "seen", **SIZE)
         f.add("a")
