@@ -154,5 +154,5 @@ class FilterOperations(StoredVerbs):
             ones += yield from send(("BITCOUNT", found.key, start, start + _BITCOUNT_BYTES - 1))
         return ones
 
-    def _discard_pending(self) -> None:
-        self.ledger.clear()
+    def _discard_pending(self, generation: bytes | None = None) -> None:
+        self.ledger.clear(generation)

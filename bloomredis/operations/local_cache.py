@@ -24,6 +24,7 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.membership import Encoded, Membership
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.snapshot import PIECE_BYTES, READ
+from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.steps import Op
@@ -71,7 +72,7 @@ class CachedMembership:
         copy = self._copy
         return (
             copy is not None
-            and not self._ledger.items  # a pending item is answered by its call
+            and encoded not in self._ledger.items  # a pending item is answered by its call
             and copy.handle is self._stored.handle
             and time.monotonic() < copy.until
             and copy.bits.has(encoded)
@@ -121,11 +122,9 @@ class CachedMembership:
             replies.keep(range(len(replies)))
             return (yield from self.add(encoded, source))
         self._learn(copy, sent, asked, replies.count(False))
-        index = {i: j for j, i in enumerate(ask.tolist())}
-        answers = Answers(lambda i: replies.keep([index[i]] if i in index else ()), [False] * len(encoded))
-        for i, answer in zip(index, replies, strict=True):
-            answers[i] = answer
-        return answers
+        merged = np.zeros(len(encoded), dtype=np.bool_)
+        merged[ask] = replies
+        return _answers(replies, ask.tolist(), merged.tolist())
 
     def test(self, encoded: Encoded) -> Op[list[bool]]:
         """Test items."""
@@ -148,9 +147,13 @@ class CachedMembership:
     def _unknown(self, handle: Handle, batch: HashedBatch) -> NDArray[np.intp]:
         """Return the indexes of the items that are not known to be in the filter."""
         copy = self._copy
-        if self._ledger.items or copy is None or copy.handle is not handle or time.monotonic() >= copy.until:
+        if copy is None or copy.handle is not handle or time.monotonic() >= copy.until:
             return np.arange(len(batch.encoded))
-        return batch.addresses.missing(copy.bits.array)
+        missing = batch.addresses.missing(copy.bits.array)
+        if pending := self._ledger.items:  # answered by its call
+            owed = [i for i, item in enumerate(batch.encoded) if as_bytes(item) in pending]
+            return np.union1d(missing, owed).astype(np.intp)
+        return missing
 
     def _refreshed(self, handle: Handle) -> Op[_Copy]:
         """Return the copy of the filter that `handle` names, after reading the next piece if it is due."""
@@ -197,4 +200,15 @@ def _merged_error(
     results = [False] * until
     for i, answer in zip(ask, error.results, strict=False):
         results[i] = answer
-    return BatchInterruptedError(error.args[0], results, source[until:])
+    tokens: list[str | None] = [None] * (len(source) - until)
+    for i, token in zip(ask[len(error.results) :], error.tokens, strict=False):
+        tokens[i - until] = token
+    merged = BatchInterruptedError(error.args[0], results, source[until:], tokens)
+    merged.answers = _answers(error.answers, ask, results)
+    return merged
+
+
+def _answers(replies: Answers, ask: list[int], answers: list[bool]) -> Answers:
+    """Return the answers of a batch whose items at these indexes were sent."""
+    index = {i: j for j, i in enumerate(ask[: len(replies)])}
+    return Answers(lambda i: replies.keep([index[i]] if i in index else ()), answers)

@@ -146,7 +146,8 @@ class StoredVerbs(Verbs):
         """Empty the filter: a new generation with the same parameters and the same expiry."""
         with outcome_matters(self.name), self.stored.emptying():
             yield from self.stored.clear()
-        self._discard_pending()
+        handle = self.stored.handle
+        self._discard_pending(handle.generation if handle else None)
 
     def delete(self) -> Op[bool]:
         """Delete the filter; True if it existed."""
@@ -166,5 +167,5 @@ class StoredVerbs(Verbs):
             yield from self.stored.expire(ttl)
 
     @abstractmethod
-    def _discard_pending(self) -> None:
-        """Discard all pending items; the filter was cleared or deleted."""
+    def _discard_pending(self, generation: bytes | None = None) -> None:
+        """Discard pending items, as the filter was cleared or deleted: all but those of this generation."""

@@ -20,6 +20,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any, ClassVar, Final, TypeVar
 from zlib import crc32
 
@@ -209,6 +210,7 @@ class Versioned(Stored):
         self._ttl = ttl
         self._on_lost = on_lost
         self._lost: str | None = None
+        self._told_by = 0  # the thread that runs `on_lost` now, which may use the filter
 
     @property
     @abstractmethod
@@ -245,6 +247,11 @@ class Versioned(Stored):
                 raise self.explained(refusal) from refusal
             return None
 
+    def _check_lost(self) -> None:
+        """Raise `FilterLostError` after a loss that the caller has to deal with."""
+        if self._lost and self._told_by != get_ident():
+            raise FilterLostError(self._lost)
+
     def lose(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
         """Notice a loss, once a handle: raise `FilterLostError` or forget the handle, as `on_lost` says.
 
@@ -264,11 +271,16 @@ class Versioned(Stored):
             self._lost = f"{message}. {way_out} clear() to start empty"
             raise FilterLostError(self._lost)
         if callable(self._on_lost):
+            self._lost, self._told_by = message, get_ident()  # who else uses it meanwhile is refused
             try:
                 self._on_lost(FilterLostError(message))
             except BaseException:
-                self._lost = message  # until the caller deals with it
+                self.handle = None
                 raise
+            else:
+                self._lost = None
+            finally:
+                self._told_by = 0
         _log.warning("%s; going on with what is there now, or a new one", message)
 
     def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
