@@ -49,7 +49,6 @@ _LOSSES: Final = {
 }
 _log = logging.getLogger("bloomredis")
 
-
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
 """A method that deals with a script's refusal: it returns where the call should be made again."""
 
@@ -248,7 +247,6 @@ class Versioned(Stored):
             return None
 
     def _check_lost(self) -> None:
-        """Raise `FilterLostError` after a loss that the caller has to deal with."""
         if self._lost and self._told_by != get_ident():
             raise FilterLostError(self._lost)
 
@@ -275,18 +273,16 @@ class Versioned(Stored):
             try:
                 self._on_lost(FilterLostError(message))
             except BaseException:
-                self.handle = None
+                self.handle, self._lost = None, message  # until the caller deals with it
                 raise
-            else:
-                self._lost = None
             finally:
                 self._told_by = 0
+            self._lost = None
         _log.warning("%s; going on with what is there now, or a new one", message)
 
     def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
         self.lose(self.loss(refusal.word), handle)
-        return
-        yield  # a generator, as the other recoveries are
+        yield from ()  # a generator, as the other recoveries are
 
     def loss(self, word: str) -> str:
         """Say what a script's refusal means for a filter that was in use."""
