@@ -134,8 +134,7 @@ class FilterOperations(StoredVerbs):
 
     def reserve(self) -> Op[None]:
         """Create the filter now, or check the stored one."""
-        self.stored.reset()
-        yield from self.stored.open()
+        yield from self.stored.take()
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""

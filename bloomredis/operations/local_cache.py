@@ -84,10 +84,11 @@ class CachedMembership:
 
     def _add_one(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
         copy = yield from self._refreshed(handle)
-        sent = time.monotonic()
+        sent, owed = time.monotonic(), token is not None or self._are_owed([item])
         new = yield from self._membership.add_under(handle, item, token)
-        copy.bits.add(item)
-        self._learn(copy, sent, None, int(not new))
+        if not owed:
+            copy.bits.add(item)
+            self._learn(copy, sent, None, int(not new))
         return new
 
     def test_one(self, item: bytes) -> Op[bool]:
@@ -105,14 +106,16 @@ class CachedMembership:
 
     def add(self, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:
         """Add items; say of each whether it was new."""
-        handle = yield from self._stored.acquire()
+        return self._stored.attempt(partial(self._add, encoded=encoded, source=source))
+
+    def _add(self, handle: Handle, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         if not len(ask):
             return Answers(lambda _: None, [False] * len(encoded))
         copy = yield from self._refreshed(handle)
-        sent = time.monotonic()
         asked = batch.take(ask)
+        sent, owed = time.monotonic(), self._are_owed(asked.encoded)
         try:
             replies = yield from self._membership.add(asked, [source[i] for i in ask])
         except BatchInterruptedError as error:
@@ -120,15 +123,18 @@ class CachedMembership:
         if self._stored.handle is not handle and len(ask) < len(encoded):
             # The filter may have been lost meanwhile, and then the copy is of no use.
             replies.keep(range(len(replies)))
-            return (yield from self.add(encoded, source))
-        self._learn(copy, sent, asked, replies.count(False))
+            raise LayoutChanged
+        if not owed:
+            self._learn(copy, sent, asked, replies.count(False))
         merged = np.zeros(len(encoded), dtype=np.bool_)
         merged[ask] = replies
         return _answers(replies, ask.tolist(), merged.tolist())
 
     def test(self, encoded: Encoded) -> Op[list[bool]]:
         """Test items."""
-        handle = yield from self._stored.acquire()
+        return self._stored.attempt(partial(self._test, encoded=encoded))
+
+    def _test(self, handle: Handle, encoded: Encoded) -> Op[list[bool]]:
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         answers = np.ones(len(encoded), dtype=np.bool_)
@@ -138,7 +144,7 @@ class CachedMembership:
             asked = batch.take(ask)
             present = yield from self._membership.test(asked)
             if self._stored.handle is not handle and len(ask) < len(encoded):
-                return (yield from self.test(encoded))
+                raise LayoutChanged
             answers[ask] = present
             self._learn(copy, sent, asked.take(np.flatnonzero(present)), present.count(True))
         listed: list[bool] = answers.tolist()
@@ -154,6 +160,11 @@ class CachedMembership:
             owed = [i for i, item in enumerate(batch.encoded) if as_bytes(item) in pending]
             return np.union1d(missing, owed).astype(np.intp)
         return missing
+
+    def _are_owed(self, items: Encoded) -> bool:
+        """True if receipts may answer for all items, which say nothing about the filter as it is now."""
+        pending = self._ledger.items
+        return bool(pending) and all(as_bytes(item) in pending for item in items)
 
     def _refreshed(self, handle: Handle) -> Op[_Copy]:
         """Return the copy of the filter that `handle` names, after reading the next piece if it is due."""

@@ -144,7 +144,7 @@ class StoredVerbs(Verbs):
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation with the same parameters and the same expiry."""
-        with outcome_matters(self.name), self.stored.emptying():
+        with outcome_matters(self.name), self.stored.under_way.emptying():
             yield from self.stored.clear()
         handle = self.stored.handle
         self._discard_pending(handle.generation if handle else None)
@@ -153,7 +153,7 @@ class StoredVerbs(Verbs):
         """Delete the filter; True if it existed."""
         lane = self.lanes.take() if self.options.retry_safe else None
         number, keys = ([lane.next_call(0)], [lane.key]) if lane else ([], [])
-        with outcome_matters(self.name), self.stored.emptying():
+        with outcome_matters(self.name), self.stored.under_way.emptying():
             existed = yield from self.stored.delete(number, keys)
         if lane:
             give_back(lane)
