@@ -17,13 +17,19 @@ from tests.simulation.shrinking import shrunk
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run schedules; print the first that fails, or each rule's first."""
     options = _parsed(arguments)
-    faults = set(options.faults or FAULTS) - set(options.without)
+    names = ({*FAULTS} if options.faults is None else {*options.faults}) | calls()
+    names -= {*options.without}
     simulator = Simulator()
     with simulator.installed():
         if options.seed is not None:
-            found = [simulator.draw(options.seed, options.kind[0], faults, options.steps or STEPS)]
+            found = [simulator.draw(options.seed, options.kind[0], names, options.steps or STEPS)]
             return _told(simulator, [failure for failure in found if failure], trace=options.trace)
-        return _many(simulator, options, faults)
+        return _many(simulator, options, names)
+
+
+def calls() -> set[str]:
+    """Return the names of all calls."""
+    return {name for kind in KINDS.values() for name in kind.calls}
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -34,7 +40,8 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="steps in all; with --seed those of the run")
     parser.add_argument("--kind", type=_list, default=list(KINDS), help=", ".join(KINDS))
     parser.add_argument("--faults", type=_list, help=f"only these: {names}")
-    parser.add_argument("--without", type=_list, default=[], help="none of these faults")
+    without = f"none of these faults or calls ({', '.join(sorted(calls()))})"
+    parser.add_argument("--without", type=_list, default=[], help=without)
     parser.add_argument("--ignore", type=_list, default=[], help="rules whose violations are only counted")
     parser.add_argument("--trace", action="store_true", help="print all that happens in the shortest schedule")
     parser.add_argument("--all", action="store_true", help="go on after a failure; print one of each rule")
@@ -45,7 +52,7 @@ def _list(text: str) -> list[str]:
     return text.split(",")
 
 
-def _many(simulator: Simulator, options: argparse.Namespace, faults: set[str]) -> int:
+def _many(simulator: Simulator, options: argparse.Namespace, names: set[str]) -> int:
     """Run one seed after the other, each with every kind in turn."""
     begun, seed = time.perf_counter(), options.first
     failures: dict[tuple[str, str], Failure] = {}
@@ -53,7 +60,7 @@ def _many(simulator: Simulator, options: argparse.Namespace, faults: set[str]) -
     schedules = 0
     while simulator.steps < (options.steps or 100_000):
         for kind in options.kind:
-            failure = simulator.draw(seed, kind, faults)
+            failure = simulator.draw(seed, kind, names)
             schedules += 1
             if failure:
                 found[kind, failure.violation.rule] += 1

@@ -58,8 +58,8 @@ def _fits(verb: str, owner: Owner, earlier: Request) -> bool:
 
 
 def _counted(world: World, item: int) -> int:
-    running = sum(each.state == "running" for each in world.history.requests[item])
-    return world.history.stored.entry.counts[item] + running
+    unsettled = sum(each.state != "answered" for each in world.history.requests[item])
+    return world.history.stored.entry.counts[item] + unsettled
 
 
 def _requests(

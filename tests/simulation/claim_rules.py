@@ -43,7 +43,7 @@ class ClaimRules:
 
     def _grant(self, request: Request) -> None:
         grant = Grant(request)
-        for other in self._grants.get(request.item, ()):
+        for other in self._grants.get(request.item, ()) if self._is_valid(grant) else ():
             if self._is_valid(other) and other.generation == grant.generation and self._overlap(other, grant):
                 raise Violation("two holders", f"{request} and {other.request} hold the item at the same time")
         self._grants.setdefault(request.item, []).append(grant)
@@ -84,7 +84,7 @@ class ClaimRules:
         grant = self._found(request.held)
         if grant is None:
             return
-        if not any(entry.counts[request.item] for entry in self._history.window(request)):
+        if not any(entry.counts[request.item] for entry in self._history.window(grant.request)):
             raise Violation("not committed", f"{request} was answered, and the item is not in")
         self._check_only(request, grant)
         self.giving_back(request.held)

@@ -164,7 +164,7 @@ def fork(world: World, name: str, child_name: str) -> None:
     process = world.processes.get(name)
     if process is None or process.loop is not None or child_name in world.processes:
         return
-    child = Process(child_name, 100 + len(world.processes), retries=process.retries)
+    child = Process(child_name, world.new_pid(), retries=process.retries)
     world.enter(child)
     forked = Forked()
     for i, owner in enumerate(process.owners.values()):
@@ -248,7 +248,7 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "evict_claim": (0.2, _of("evict", ("claim",), range(8))),
     "rollback": (0.3, _of("rollback", range(1, 8))),
     "jump": (0.1, _of("jump", (3.0, 130.0, 4 * 3600.0))),
-    "slow": (0.6, _of("wait", (0.6, 1.5, 5.0, 15.0, 45.0))),
+    "slow": (0.6, _of("wait", (0.6, 1.5, 5.0, 15.0, 45.0, 130.0))),
     "deny": (0.3, _deny),
     "replicas": (0.3, _of("replicas", (0, 1))),
     "cancel": (0.8, _on_call("cancel")),

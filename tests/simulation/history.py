@@ -30,12 +30,13 @@ class Request:
     :ivar earlier: the request whose token it carries.
     :ivar entry: the newest entry of the log when it began.
     :ivar executed: the server's clock when its last command was executed, and the `generation` that was there.
+    :ivar opened: the generation that it opened, if it did.
     :ivar held: what a claim was answered with, or what a commit is about; `is_given_back` once that began.
     """
 
     __slots__ = (
         *("answer", "clock", "earlier", "ended", "ended_clock", "ended_now", "entry", "executed", "generation", "held"),
-        *("is_given_back", "item", "lease", "now", "owner", "ref", "started", "state", "token", "verb"),
+        *("is_given_back", "item", "lease", "opened", "now", "owner", "ref", "started", "state", "token", "verb"),
     )
 
     def __init__(self, ref: str, verb: str, item: int, owner: Any, earlier: Request | None = None) -> None:
@@ -48,6 +49,7 @@ class Request:
         self.token: str | None = None
         self.held: Any = None
         self.generation: bytes | None = None
+        self.opened: bytes | None = None
         self.is_given_back = False
 
     def __repr__(self) -> str:
@@ -95,6 +97,7 @@ class Stored(NamedTuple):
 class History:
     """Everything that is known of a run.
 
+    :ivar unknown: requests to add or remove that have no answer.
     :ivar step: the number of the action that is being taken.
     :ivar disturbed: the last step at which something happened that excuses what is not exact after it.
     """
@@ -106,6 +109,7 @@ class History:
         self.log = [self.stored.entry]
         self.changes: list[list[Change]] = [[] for _ in range(items)]
         self.requests: list[list[Request]] = [[] for _ in range(items)]
+        self.unknown: list[Request] = []
 
     def begin(self, request: Request, now: float, clock: int) -> None:
         """Note that a request begins."""
@@ -117,6 +121,8 @@ class History:
     def end(self, request: Request, state: State, now: float, clock: int) -> None:
         """Note that a request ends."""
         request.state, request.ended = state, self.step
+        if state == "unknown" and request.verb in ("add", "remove"):
+            self.unknown.append(request)
         request.ended_now, request.ended_clock = now, clock
 
     def observe(
@@ -140,6 +146,9 @@ class History:
         self, item: int, before: int, after: int, generation: bytes, verb: str, requests: Sequence[Request]
     ) -> Iterator[Change]:
         claimants = [each for each in requests if each.item == item and each.verb == verb]
+        if requests and not claimants:  # a removal that settles what was added before
+            owner = requests[0].owner
+            claimants = [each for each in self.unknown if each.item == item and each.verb == verb and each.owner is owner]
         for count in range(before, after):
             yield Change(verb, item, generation, claimants, new=count == 0)
         for _ in range(after, before):

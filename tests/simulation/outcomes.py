@@ -41,6 +41,7 @@ def settle(world: World, call: Call, answer: Any, error: BaseException | None) -
         if i < len(answers):
             _answered(world, request, answers[i])
         elif error is not None:
+            request.token = getattr(error, "token", None) if i == len(answers) else None
             _failed(world, request, error, single=len(call.requests) == 1)
 
 
@@ -60,7 +61,6 @@ def _answered(world: World, request: Request, answer: Any) -> None:
 
 
 def _failed(world: World, request: Request, error: BaseException, *, single: bool) -> None:
-    request.token = getattr(error, "token", None)
     try:
         if isinstance(error, FilterLostError):
             world.rules.lost(request)
@@ -68,11 +68,9 @@ def _failed(world: World, request: Request, error: BaseException, *, single: boo
             _not_held(world, request)
         elif not isinstance(error, _UNKNOWN):
             raise Violation("unexpected error", f"{request} raised {error!r}") from error
-        if isinstance(error, OutcomeUnknownError) and single and request.verb == "add" and not request.token:
-            raise Violation("no token", f"{request} raised OutcomeUnknownError without a token")
+        if isinstance(error, OutcomeUnknownError) and single and request.verb == "add":
+            world.rules.unknown(request)
     finally:
-        if isinstance(error, _UNKNOWN) and request.verb in ("add", "remove"):
-            world.unknown.append(request)
         _end(world, request, "unknown" if isinstance(error, _UNKNOWN) else "void", answered=False)
 
 

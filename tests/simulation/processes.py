@@ -54,12 +54,14 @@ class Owner:
         return f"{self.name}({options})"
 
     def knows(self, generation: bytes | None, request: Request) -> bool:
-        """Return whether an answer to a request may be about a generation."""
-        return self.recreates or self.generations.get(generation, -1) >= request.started
+        """Return whether the object was given a generation, and no other one before a request began."""
+        return self.generations.get(generation, -1) >= request.started
 
-    def opened(self, generation: bytes | None, entry: int) -> None:
+    def opened(self, generation: bytes | None, entry: int, requests: Sequence[Request]) -> None:
         """Note that one of its calls was executed that opens what is there."""
-        if self.is_fresh or any(each.verb in ACKNOWLEDGING for each in self.running):
+        for request in requests:
+            request.opened = generation
+        if self.recreates or self.is_fresh or any(each.verb in ACKNOWLEDGING for each in self.running):
             self.generations[generation] = math.inf
             self._opened = entry, generation
 
@@ -73,6 +75,8 @@ class Owner:
         """Note that a request ends."""
         self.running.remove(request)
         acknowledging = any(each.verb in ACKNOWLEDGING for each in self.running)
+        if self.recreates and request.opened is not None:
+            self._leave_others(request.opened, step)
         if request.verb not in ACKNOWLEDGING:
             if answered and request.verb in _TELLING and request.started > self._fresh_since and not acknowledging:
                 self.is_fresh = False
@@ -82,9 +86,14 @@ class Owner:
         elif not acknowledging:
             self.is_fresh = False
         if answered and not acknowledging:
-            given = self._opened and self._opened[1]
-            self.generations = {each: step if each != given else last for each, last in self.generations.items()}
+            self._leave_others(self._opened and self._opened[1], step)
             self.acknowledged = self._opened
+
+    def _leave_others(self, given: bytes | None, step: int) -> None:
+        """Note that the object goes on with one generation."""
+        for generation, last in self.generations.items():
+            if generation != given:
+                self.generations[generation] = min(last, step)
 
 
 class Process:

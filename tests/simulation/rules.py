@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.simulation.history import Change, History, Request, Violation
+from tests.simulation.history import Change, Entry, History, Request, Violation
 
 
 class Rules:
@@ -42,42 +42,85 @@ class Rules:
 
     def _take(self, request: Request, *, new: bool) -> None:
         """Find the change that an answer is about; nobody else is answered so."""
-        mine = [
-            each
-            for each in self._history.changes[request.item]
-            if each.new == new and each.verb == request.verb and self._may_take(each, request)
-        ]
-        free = [each for each in mine if each.taken is None]
+        mine = self._takeable(request)
         during = {entry.generation for entry in self._history.window(request)}
-        fitting = [each for each in free if each.generation in during]
-        live = self._history.live(request.item)
-        fitting.sort(key=lambda each: (each not in live, request not in each.claimants, len(each.claimants)))
-        if fitting:
-            fitting[0].taken = request
-            if not request.owner.knows(fitting[0].generation, request):
+        if self._match(request, set()):
+            taken = next(each for each in mine if each.taken is request)
+            if taken.generation not in during:
+                raise Violation("dead generation", f"{request} was answered {new} for a generation that is gone")
+            if not (request.owner.recreates or request.owner.knows(taken.generation, request)):
                 raise Violation("silent loss", f"{request} was answered {new} for a filter that it was not given")
-        elif free:
-            raise Violation("dead generation", f"{request} was answered {new} for a generation that is gone")
-        elif any(self._is_shared(each, request) for each in mine):
+        elif any(self._is_shared(each, request) or self._yields(each, request) for each in mine):
             return
         elif mine:
             raise Violation("two winners", f"{request} was answered {new}, and {mine[0].taken} was too")
         elif not (self._counts and self._is_excused(request)):
             raise Violation("nothing written", f"{request} was answered {new}, but its call did not do so")
 
-    def _is_shared(self, change: Change, request: Request) -> bool:
-        """Return whether two asked for the answer of a third: of these two, one ought to."""
-        taken = change.taken
-        return taken is not None and taken not in change.claimants and request not in change.claimants
+    def _takeable(self, request: Request) -> list[Change]:
+        """Return the changes that the answer to a request may be about, the likeliest first."""
+        new = request.answer and request.verb == "add"
+        live, inherited = self._history.live(request.item), self._inherited(request)
+        found = [
+            each
+            for each in self._history.changes[request.item]
+            if each.new == new and each.verb == request.verb and self._may_take(each, request, inherited)
+        ]
 
-    def _may_take(self, change: Change, request: Request) -> bool:
-        return request in change.claimants or any(
-            each.state == "unknown" and self._inherits(request, each) for each in change.claimants
+        def unlikely(change: Change) -> tuple[bool, bool, bool, int]:
+            own, owed = request in change.claimants, not set(inherited).isdisjoint(change.claimants)
+            return change not in live, not own, not owed, len(change.claimants)
+
+        return sorted(found, key=unlikely) if len(found) > 1 else found
+
+    def _match(self, request: Request, seen: set[int]) -> bool:
+        """Find a change for a request, where others take another one if need be (Kuhn's algorithm)."""
+        for change in self._takeable(request):
+            if id(change) not in seen:
+                seen.add(id(change))
+                if change.taken is None or self._match(change.taken, seen):
+                    change.taken = request
+                    return True
+        return False
+
+    def _is_shared(self, change: Change, request: Request) -> bool:
+        """Return whether two asked for the answer of a third, one with its token: of these, one ought to."""
+        taken = change.taken
+        if taken is None or (taken.earlier is None and request.earlier is None):
+            return False
+        return any(self._inherits(taken, each) for each in self._inherited(request))
+
+    def _yields(self, change: Change, request: Request) -> bool:
+        """Let a request leave its change to another one, where it shares the answer of a third."""
+        other = change.taken
+        if other is None or not any(self._is_shared(each, other) for each in self._takeable(other) if each is not change):
+            return False
+        change.taken = request
+        return True
+
+    def _inherited(self, request: Request) -> list[Request]:
+        """Return the requests without an answer that a request asks again for."""
+        return [
+            each
+            for each in self._history.unknown
+            if each.item == request.item and each is not request and self._inherits(request, each)
+        ]
+
+    def _may_take(self, change: Change, request: Request, inherited: list[Request] | None = None) -> bool:
+        if request in change.claimants:
+            return True
+        inherited = self._inherited(request) if inherited is None else inherited
+        return bool(inherited) and any(
+            each in inherited
+            or any((each.earlier or request.earlier) and self._inherits(each, earlier) for earlier in inherited)
+            for each in change.claimants
         )
 
     @staticmethod
     def _inherits(request: Request, earlier: Request) -> bool:
         """Return whether a request gets the answer that an earlier one did not get."""
+        if request.verb != earlier.verb:
+            return False
         token = request.earlier
         if token is None:
             return request.owner is earlier.owner
@@ -85,12 +128,18 @@ class Rules:
 
     def _check_present(self, request: Request) -> None:
         """Check "already there"."""
-        entries = self._history.window(request, request.owner.cache_seconds)
-        if any(entry.counts[request.item] for entry in entries):
-            return
-        if request.owner.cache_seconds and self._history.disturbed["rollback"] >= 0:
-            return  # the copy has what the server lost
-        raise Violation("not there", f'{request} was answered "already there", and it was not')
+        if not self._was_present(request):
+            raise Violation("not there", f'{request} was answered "already there", and it was not')
+
+    def _was_present(self, request: Request) -> bool:
+        """Return whether the item was in, or the object's copy may have it."""
+        item, owner = request.item, request.owner
+        if any(entry.counts[item] for entry in self._history.window(request)):
+            return True
+        if owner.cache_seconds and self._history.disturbed["rollback"] >= 0:
+            return True  # the copy has what the server lost
+        before = self._history.window(request, owner.cache_seconds)
+        return any(entry.counts[item] and owner.knows(entry.generation, request) for entry in before)
 
     def _check_own(self, request: Request) -> None:
         """Check that a request which made the item new is not answered "already there"."""
@@ -140,9 +189,14 @@ class Rules:
         self._check_generation(request)
         if was_in:
             self._take(request, new=False)
-        elif all(entry.counts[request.item] for entry in self._history.window(request)):
+        elif all(entry.counts[request.item] for entry in self._since_first(request)):
             raise Violation("not removed", f"{request} was answered False, and it was in all the time")
         self._check_once(request)
+
+    def _since_first(self, request: Request) -> list[Entry]:
+        """Return what was stored since the first of the requests that a request asks again for."""
+        first = min([request.entry, *(each.entry for each in self._inherited(request))])
+        return self._history.log[first:]
 
     def _check_once(self, request: Request) -> None:
         """Check that an answered request, with the one that it repeats, counted once."""
@@ -150,27 +204,31 @@ class Rules:
         if self._is_excused(request):
             return
         live = [each for each in self._history.live(request.item) if each.verb == request.verb]
-        own = [each for each in live if each.claimants == [request] and each.taken is not request]
+        own = [each for each in live if each.claimants == [request] and each.taken is None]
         if own:
             raise Violation("counted twice", f"{request} counted more than once")
         token = request.earlier
         if token is None or not self._history.is_owed(token, now, clock) or token.ended >= request.started:
             return
-        if any(token in each.claimants and each.taken is None for each in live) and not any(
-            each.earlier is token and each is not request for each in self._history.requests[request.item]
-        ):
-            raise Violation("counted again", f"{request} counted, and {token}, whose token it has, did too")
+        for change in live:
+            alone = set(change.claimants) == {token} and change.taken is None
+            if alone and not self._has_rival(change, request):
+                raise Violation("counted again", f"{request} counted, and {token}, whose token it has, did too")
+
+    def unknown(self, request: Request) -> None:
+        """Check that a call which was executed, and whose outcome is not known to its caller, left a token."""
+        for change in self._history.live(request.item):
+            if change.verb == request.verb and request in change.claimants and not (change.taken or request.token):
+                raise Violation("no token", f"{request} was executed, and its OutcomeUnknownError has no token")
 
     # -- asking
 
     def asked(self, request: Request, *, there: bool) -> None:
         """Check the answer to a test."""
         self._check_generation(request)
-        window = self._history.window(request, request.owner.cache_seconds if there else 0.0)
-        seen = [entry.counts[request.item] > 0 for entry in window]
-        if there and not any(seen) and not (request.owner.cache_seconds and self._history.disturbed["rollback"] >= 0):
+        if there and not self._was_present(request):
             raise Violation("false positive", f"{request} was answered True, and it was not in")
-        if not there and all(seen):
+        if not there and all(entry.counts[request.item] for entry in self._history.window(request)):
             raise Violation("false negative", f"{request} was answered False, and it was in all the time")
 
     # -- generations
@@ -179,7 +237,7 @@ class Rules:
         """Check that an object answers only for a filter that it was given."""
         owner = request.owner
         entries = self._history.window(request, owner.cache_seconds)
-        if not any(owner.knows(entry.generation, request) for entry in entries):
+        if not owner.recreates and not any(owner.knows(entry.generation, request) for entry in entries):
             raise Violation("silent loss", f"{request} was answered for a filter that the object was not given")
 
     def lost(self, request: Request) -> None:

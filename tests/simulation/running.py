@@ -44,10 +44,13 @@ class Simulator:
         """Return the context in which runs are possible."""
         return self._environment.installed()
 
-    def draw(self, seed: int, kind: str, faults: Collection[str], steps: int = STEPS) -> Failure | None:
-        """Draw a schedule from a seed and carry it out; return how it failed, if it did."""
+    def draw(self, seed: int, kind: str, names: Collection[str], steps: int = STEPS) -> Failure | None:
+        """Draw a schedule from a seed and carry it out; return how it failed, if it did.
+
+        :param names: of the faults and calls that there may be.
+        """
         rng = random.Random(f"{kind}-{seed}")
-        begun = scenario(rng, kind, faults)
+        begun = scenario(rng, kind, names)
         world = self._world(begun)
         drawing = Drawing(rng, world)
         actions: list[Action] = []
@@ -95,7 +98,7 @@ def finish(world: World) -> None:
     world.server.denied, world.server.replicas = frozenset(), 1
     _drain(world)
     world.begin_process(_LAST)
-    for number, request in enumerate(list(world.unknown)):
+    for number, request in enumerate(list(world.history.unknown)):
         _ask_again(world, request, number)
     for item in range(ITEMS):
         _call(world, f"end{item}", "end.a", "contains", (item,))

@@ -15,13 +15,17 @@ MOST_CALLS: Final = 6
 """Calls under way at the same time."""
 
 
-def scenario(rng: random.Random, kind: str, faults: Collection[str]) -> Scenario:
-    """Return what a run begins with: each has some of the faults, so that none hides the others."""
-    some = frozenset(name for name in FAULTS if name in faults and rng.random() < 0.5)
+def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
+    """Return what a run begins with: each has some of the faults, so that none hides the others.
+
+    :param names: of the faults and calls that there may be.
+    """
+    some = frozenset(name for name in FAULTS if rng.random() < 0.5 and name in names)
     chosen = KINDS[kind]
+    calls = frozenset(name for name in chosen.calls if name in names)
     options = tuple((name, rng.choice(values)) for name, values in chosen.shared.items())
     processes = tuple(_setup(rng, chosen, f"p{i}") for i in range(rng.choice((1, 2, 2, 3))))
-    return Scenario(kind, options, processes, some)
+    return Scenario(kind, options, processes, some, calls)
 
 
 def _setup(rng: random.Random, kind: Kind, name: str) -> Setup:
@@ -41,8 +45,9 @@ class Drawing:
         self._weights = [FAULTS[name][0] * rng.choice((0.3, 1.0, 3.0)) for name in self._faults]
         self._fault_share = rng.choice((0.02, 0.06, 0.15)) if self._faults else 0.0
         self._start_share = rng.choice((0.15, 0.3, 0.5))
-        self._calls = list(world.kind.calls)
-        self._call_weights = [weight * rng.choice((0.2, 1.0, 1.0, 3.0)) for weight in world.kind.calls.values()]
+        weights = {name: weight * rng.choice((0.2, 1.0, 1.0, 3.0)) for name, weight in world.kind.calls.items()}
+        self._calls = [name for name in weights if name in world.scenario.calls]
+        self._call_weights = [weights[name] for name in self._calls]
         self._items = rng.choice((2, 3, ITEMS))
         self._count = 0
 
@@ -72,7 +77,7 @@ class Drawing:
         rng, world = self._rng, self._world
         self._count += 1
         ref = f"c{self._count}"
-        if world.unknown and rng.random() < 0.3:
+        if world.history.unknown and rng.random() < 0.3:
             return self._repeated(ref)
         owner = rng.choice(list(world.owners))
         verb = rng.choices(self._calls, self._call_weights)[0]
@@ -88,7 +93,7 @@ class Drawing:
     def _repeated(self, ref: str) -> Action | None:
         """Return a call that asks again for what had no answer."""
         rng, world = self._rng, self._world
-        request = rng.choice(world.unknown[-4:])
+        request = rng.choice(world.history.unknown[-4:])
         args: tuple[Any, ...] = (request.owner.name, request.verb, (request.item,), None)
         if request.token and rng.random() < 0.5:
             args = (rng.choice([request.owner.name, *world.owners]), request.verb, (request.item,), request.ref)

@@ -47,12 +47,14 @@ class Scenario:
     """What a run begins with.
 
     :ivar faults: those that may happen.
+    :ivar calls: those that are made.
     """
 
     kind: str
     options: tuple[tuple[str, Any], ...]
     processes: tuple[Setup, ...]
     faults: frozenset[str]
+    calls: frozenset[str]
 
 
 class World:
@@ -61,7 +63,7 @@ class World:
     :ivar owners: filter objects by name.
     :ivar calls: operations under way.
     :ivar lines: what happens, where it is wanted.
-    :ivar requests: all that were made, by their names; those `unknown` have no answer, those `held` have a claim.
+    :ivar requests: all that were made, by their names; those `held` have a claim.
     """
 
     def __init__(self, scenario: Scenario, environment: Environment, server: Server) -> None:
@@ -77,9 +79,9 @@ class World:
         self.processes: dict[str, Process] = {}
         self.calls: dict[str, Call] = {}
         self.requests: dict[str, Request] = {}
+        self._last_pid = 100
         self.tasks: dict[Any, Call] = {}
         self.lines: list[str] | None = None
-        self.unknown: list[Request] = []
         self.held: list[Request] = []
         self.older: deque[tuple[Snapshot, Stored]] = deque(maxlen=OLDER_STATES)
         for setup in scenario.processes:
@@ -111,7 +113,7 @@ class World:
 
     def begin_process(self, setup: Setup) -> None:
         """Start a process with new filter objects."""
-        process = Process(setup.name, 100 + len(self.processes), retries=setup.retries)
+        process = Process(setup.name, self.new_pid(), retries=setup.retries)
         self.enter(process)
         if setup.is_async:
             process.loop = Loop(self.environment.monotonic)
@@ -121,6 +123,11 @@ class World:
             owner = Owner(f"{setup.name}.{'abc'[i]}", process, None, options)
             owner.filter = self._made(owner, given)
             self.adopt(owner)
+
+    def new_pid(self) -> int:
+        """Return the id of a new process."""
+        self._last_pid += 1
+        return self._last_pid
 
     def _made(self, owner: Owner, options: dict[str, Any]) -> Any:
         loop = owner.process.loop
@@ -160,13 +167,18 @@ class World:
         """Send what an asyncio client is given."""
         free = next(i for i in range(100) if f"{owner.name}/{i}" not in self.network.exchanges)
         call = self.tasks.get(asyncio.current_task(owner.process.loop))
-        requests = tuple(owner.running) if call is None else call.requests  # a shared batch is for any of them
+        requests = self._waiting(owner) if call is None else call.requests
         exchange = Exchange(
             f"{owner.name}/{free}", owner, commands, requests, future.set_result, future.set_exception,
             is_single=single,
         )  # fmt: skip
         future.add_done_callback(lambda done: self.network.abandon(exchange) if done.cancelled() else None)
         self.network.send(exchange, self.server.data.now)
+
+    def _waiting(self, owner: Owner) -> list[Request]:
+        """Return those for which a shared batch may be: the running ones, and those that were cancelled meanwhile."""
+        left = [each for each in self.history.unknown if each.owner is owner and each.token is None]
+        return [*owner.running, *left]
 
     def ended(self, call: Call, answer: Any, error: BaseException | None) -> None:
         """Take what a caller was answered."""
@@ -213,7 +225,7 @@ class World:
         if isinstance(reply, Exception):
             return
         if verb in ("reserve", "clear"):
-            exchange.owner.opened(generation, len(self.history.log) - 1)
+            exchange.owner.opened(generation, len(self.history.log) - 1, exchange.requests)
         elif verb == "claim":
             for request in exchange.requests:
                 request.executed, request.generation = self.server.data.now, generation
