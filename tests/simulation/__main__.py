@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     simulator = Simulator()
     with simulator.installed():
         if options.seed is not None:
-            found = [simulator.draw(options.seed, options.kind[0], names, options.steps or STEPS)]
+            found = [simulator.draw(options.seed, options.kind[0], names, steps=options.steps or STEPS)]
             return _told(simulator, [failure for failure in found if failure], trace=options.trace)
         return _many(simulator, options, names)
 
@@ -30,6 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def calls() -> set[str]:
     """Return the names of all calls."""
     return {name for kind in KINDS.values() for name in kind.calls}
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -43,7 +49,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     without = f"none of these faults or calls ({', '.join(sorted(calls()))})"
     parser.add_argument("--without", type=_list, default=[], help=without)
     parser.add_argument("--ignore", type=_list, default=[], help="rules whose violations are only counted")
-    parser.add_argument("--trace", action="store_true", help="print all that happens in the shortest schedule")
+    parser.add_argument(
+        "--trace", action="store_true", help="print all that happens in the shortest schedule"
+    )
     parser.add_argument("--all", action="store_true", help="go on after a failure; print one of each rule")
     return parser.parse_args(arguments)
 
@@ -69,19 +77,23 @@ def _many(simulator: Simulator, options: argparse.Namespace, names: set[str]) ->
         if not options.all and any(rule not in options.ignore for _, rule in failures):
             break
     seconds = time.perf_counter() - begun
-    print(
+    say(
         f"{simulator.steps} steps, {schedules} schedules in {seconds:.1f} s: "
         f"{simulator.steps / seconds:.0f} steps a second, {schedules / seconds * 60:.0f} schedules a minute"
     )
     for (kind, rule), times in found.most_common():
-        print(f"{times:6} {kind}: {rule}")
-    return _told(simulator, [each for (_, rule), each in failures.items() if rule not in options.ignore], trace=options.trace)
+        say(f"{times:6} {kind}: {rule}")
+    return _told(
+        simulator,
+        [each for (_, rule), each in failures.items() if rule not in options.ignore],
+        trace=options.trace,
+    )
 
 
 def _told(simulator: Simulator, failures: Sequence[Failure], *, trace: bool = False) -> int:
     """Print how runs failed, each as short as possible."""
     for failure in failures:
-        print(report(simulator, failure, trace=trace))
+        say(report(simulator, failure, trace=trace))
     return 1 if failures else 0
 
 
@@ -100,7 +112,9 @@ def report(simulator: Simulator, failure: Failure, *, trace: bool = False) -> st
     violation = simulator.replay(failure.scenario, actions, happened)
     scenario = failure.scenario
     lines = [f"--seed {failure.seed} --kind {scenario.kind}: {violation}"]
-    lines += [f"  {each}" for each in scenario.processes if any(each.name in str(action) for action in actions)]
+    lines += [
+        f"  {each}" for each in scenario.processes if any(each.name in str(action) for action in actions)
+    ]
     return "\n".join([*lines, *(f"    {each}" for each in (happened if trace else actions))])
 
 

@@ -20,28 +20,27 @@ MOST_COUNTED: Final = 8
 _OF_A_CLAIM: Final = ("commit", "release", "extend")
 
 
-def begin(
-    world: World, ref: str, owner: Owner, verb: str, items: Sequence[int], other: str | None
-) -> None:
+def begin(world: World, call: Call, verb: str, items: Sequence[int], other: str | None) -> None:
     """Begin a call, unless it makes no sense by now.
 
     :param other: the request whose token it carries, or whose claim it is about.
     """
-    earlier = world.requests.get(other or "")
+    earlier, owner = world.requests.get(other or ""), call.owner
     if other is not None and (earlier is None or not _fits(verb, owner, earlier)):
         return
-    if world.kind.counts and verb.startswith("add") and any(_counted(world, item) >= MOST_COUNTED for item in items):
+    adds = world.kind.counts and verb.startswith("add")
+    if adds and any(_counted(world, item) >= MOST_COUNTED for item in items):
         return
-    requests = _requests(ref, owner, verb, items, earlier)
-    for request in requests:
+    call.requests = _requests(call.ref, owner, verb, items, earlier)
+    for request in call.requests:
         world.history.begin(request, *world.clocks())
         world.requests[request.ref] = request
         owner.begin(request)
-    if verb == "release" and earlier is not None:
-        earlier.is_given_back = True
-        world.claims.giving_back(earlier.held)
-    call = Call(ref, owner, requests, world.ended)
-    world.calls[ref] = call
+    if verb in ("release", "commit") and earlier is not None:
+        earlier.ending = verb
+    if verb == "release":
+        world.claims.giving_back(call.requests[0].held)
+    world.calls[call.ref] = call
     world.enter(owner.process)
     (_start if owner.process.loop is None else _start_task)(world, call, verb, items)
 
@@ -51,9 +50,8 @@ def _fits(verb: str, owner: Owner, earlier: Request) -> bool:
     if verb in _OF_A_CLAIM:
         if earlier.held is None or earlier.owner is not owner or earlier.verb != "claim":
             return False
-        return not any(each.held is earlier.held for each in owner.running) and (
-            verb == "release" or not earlier.is_given_back
-        )
+        is_busy = any(each.held is earlier.held for each in owner.running)
+        return not is_busy and earlier.ending in (None, verb)
     return earlier.token is not None
 
 
@@ -78,6 +76,7 @@ def _requests(
     ]
     for request in made:
         request.lease = int(LEASE * 1e6)
+        request.is_single = verb == single
     return made
 
 
@@ -114,7 +113,7 @@ def _same(held: Any) -> Any:
 
 
 def _token(request: Request) -> str | None:
-    return request.earlier and request.earlier.token
+    return None if request.earlier is None else request.earlier.token
 
 
 _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {

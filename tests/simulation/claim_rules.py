@@ -1,8 +1,8 @@
 """The rules of claims.
 
-A worker that was answered "claimed" holds the item from then on for the lease that it asked for, counted from when it
-asked by the server's clock, or until it gave it back.  Nobody else holds it in that time, and one commits it in a
-generation.  Not promised after a claim was evicted and after a rollback.
+A worker that was answered "claimed" holds the item from then on for the lease that it asked for, counted from
+when it asked by the server's clock, or until it gave it back.  Nobody else holds it in that time, and one
+commits it in a generation.  Not promised after a claim was evicted and after a rollback.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class ClaimRules:
         grant = Grant(request)
         for other in self._grants.get(request.item, ()) if self._is_valid(grant) else ():
             if self._is_valid(other) and other.generation == grant.generation and self._overlap(other, grant):
-                raise Violation("two holders", f"{request} and {other.request} hold the item at the same time")
+                raise Violation(
+                    "two holders", f"{request} and {other.request} hold the item at the same time"
+                )
         self._grants.setdefault(request.item, []).append(grant)
 
     def _is_valid(self, grant: Grant) -> bool:
@@ -95,7 +97,9 @@ class ClaimRules:
         since = self._history.log[entry:]
         was_in = all(each.generation == grant.generation and each.counts[grant.item] for each in since)
         if other is not grant and was_in and self._is_valid(other):
-            raise Violation("two commits", f"{request} was answered, and so was the commit of {other.request}")
+            raise Violation(
+                "two commits", f"{request} was answered, and so was the commit of {other.request}"
+            )
 
     def not_held(self, request: Request) -> None:
         """Check that a commit which changed something does not say that nothing was changed."""

@@ -45,7 +45,7 @@ class Database:
         """Go back to a copy; the clock goes on."""
         self.values, self.deadlines = dict(data.values), dict(data.deadlines)
 
-    def keys(self) -> list[bytes]:
+    def alive(self) -> list[bytes]:
         """Return the keys that have not expired, in the order of their creation."""
         return [key for key in list(self.values) if self.find(key) is not None]
 
@@ -83,7 +83,7 @@ class Database:
         self.find(key)
         rest, deadline, keep = list(options), None, False
         while rest:
-            option = bytes(rest.pop(0)).upper()  # type: ignore[arg-type]  # an option is no number
+            option = bytes(rest.pop(0)).upper()
             if option == b"KEEPTTL":
                 keep = True
             elif option in _DEADLINES:
@@ -98,6 +98,9 @@ class Database:
         return b"OK"
 
     def getrange(self, key: bytes, first: Number, last: Number) -> Reply:
+        return self._piece(key, first, last)
+
+    def _piece(self, key: bytes, first: Number, last: Number) -> bytes:
         value = self.text(key)
         start, stop = int(first), int(last)
         if start >= 0 <= stop:
@@ -116,8 +119,8 @@ class Database:
         return len(self.text(key))
 
     def incr(self, key: bytes) -> Reply:
-        value = self.text(key) or b"0"
-        if not value.removeprefix(b"-").isdigit():
+        value = b"0" if self.find(key) is None else self.text(key)
+        if not value.removeprefix(b"-").isdigit() or b"%d" % int(value) != value:
             raise ServerError(_NOT_INTEGER)
         self.values[key] = b"%d" % (int(value) + 1)
         return int(value) + 1
@@ -139,9 +142,10 @@ class Database:
         return 1 if old & mask else 0
 
     def bitcount(self, key: bytes, *span: Number) -> Reply:
-        value = self.text(key)
-        piece = self.getrange(key, *span) if span else value
-        return int.from_bytes(piece, "big").bit_count()  # type: ignore[arg-type]  # it is bytes
+        if span:
+            first, last = span
+            return int.from_bytes(self._piece(key, first, last), "big").bit_count()
+        return int.from_bytes(self.text(key), "big").bit_count()
 
     def bitop(self, how: bytes, target: bytes, *sources: bytes) -> Reply:
         if how.upper() != b"OR":
@@ -161,9 +165,9 @@ class Database:
         value, replies = bytearray(self.text(key)), []
         rest, overflow, written = list(words), b"WRAP", False
         while rest:
-            verb = bytes(rest.pop(0)).upper()  # type: ignore[arg-type]  # a verb is no number
+            verb = bytes(rest.pop(0)).upper()
             if verb == b"OVERFLOW":
-                overflow = bytes(rest.pop(0)).upper()  # type: ignore[arg-type]  # as above
+                overflow = bytes(rest.pop(0)).upper()
                 continue
             kind, place = rest.pop(0), _bytes(rest.pop(0))
             if kind != b"u4" or not place.startswith(b"#") or verb not in (b"GET", b"INCRBY"):
@@ -248,15 +252,15 @@ class Database:
 _DEADLINES: Final[dict[bytes, Callable[[int, int], int]]] = {
     b"PX": lambda now, value: now // 1000 + value,
     b"EX": lambda now, value: now // 1000 + value * 1000,
-    b"PXAT": lambda now, value: value,  # noqa: ARG005 - it is a time already
+    b"PXAT": lambda now, value: value,
 }
 
 
-def _bytes(value: object) -> bytes:
+def _bytes(value: float | bytes) -> bytes:
     """Return what a server makes of an argument of a script's."""
     if isinstance(value, bytes):
         return value
-    return b"%d" % value if isinstance(value, int) else b"%.17g" % value  # type: ignore[str-bytes-safe]  # a float
+    return b"%d" % value if isinstance(value, int) else b"%.17g" % value
 
 
 def _index(place: int, value: bytes) -> int:

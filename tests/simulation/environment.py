@@ -1,7 +1,7 @@
 """The surroundings of simulated processes: clocks, process ids, random bytes, locks, and fork().
 
-The modules of bloomredis are given stand-ins for `time`, `os` and `threading`, so that a run depends on nothing
-but its seed and its schedule.
+The modules of bloomredis are given stand-ins for `time`, `os` and `threading`, so that a run depends on
+nothing but its seed and its schedule.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Environment:
 
     def _names(self) -> dict[Any, Any]:
         """Return what each thing is replaced with, wherever a module has it."""
-        clock: dict[str, Any] = {name: self.monotonic for name in ("monotonic", "time", "perf_counter")}
+        clock: dict[str, Any] = dict.fromkeys(("monotonic", "time", "perf_counter"), self.monotonic)
         process = {"getpid": self.getpid, "urandom": self.urandom}
         instead = {
             time: _Instead(time, **clock),
@@ -114,7 +114,11 @@ class Environment:
             threading: _Instead(threading, Lock=Lock, RLock=RLock),
             threading.Lock: Lock,
         }
-        return instead | {getattr(os, name): new for name, new in process.items()} | {time.monotonic: self.monotonic}
+        return (
+            instead
+            | {getattr(os, name): new for name, new in process.items()}
+            | {time.monotonic: self.monotonic}
+        )
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -126,7 +130,7 @@ class Environment:
                 if id(value) in instead:
                     patches.append(mock.patch.object(module, name, instead[id(value)]))
         patches += _remembered()
-        patches.append(mock.patch.object(logging.getLogger("bloomredis"), "disabled", True))  # noqa: FBT003
+        patches.append(mock.patch.object(logging.getLogger("bloomredis"), "disabled", True))
         for patch in patches:
             patch.start()
         try:
@@ -138,11 +142,9 @@ class Environment:
 
 def modules() -> list[Any]:
     """Return the modules of bloomredis that can be imported without optional packages."""
-    found = []
-    for info in pkgutil.walk_packages(bloomredis.__path__, "bloomredis."):
-        if not info.name.startswith(("bloomredis.cli", "bloomredis.compat", "bloomredis.embedded")):
-            found.append(importlib.import_module(info.name))
-    return found
+    names = [info.name for info in pkgutil.walk_packages(bloomredis.__path__, "bloomredis.")]
+    others = ("bloomredis.cli", "bloomredis.compat", "bloomredis.embedded")
+    return [importlib.import_module(name) for name in names if not name.startswith(others)]
 
 
 def _remembered() -> Iterator[Any]:

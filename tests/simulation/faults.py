@@ -30,9 +30,7 @@ def lose(world: World, ref: str, how: str, late: bool) -> None:  # noqa: FBT001 
     if exchange is not None:
         clock = world.server.data.now
         error = _ERRORS[how]("Connection lost")
-        world.go_on(
-            exchange.owner, lambda: world.network.break_connection(exchange, error, clock, late=late)
-        )
+        world.go_on(exchange.owner, lambda: world.network.break_connection(exchange, error, clock, late=late))
 
 
 def refuse(world: World, ref: str, word: str) -> None:
@@ -73,7 +71,7 @@ def flush_all(world: World) -> None:
 
 def evict(world: World, what: str, place: int) -> None:
     """Let the server evict a key: the filter, a receipt or a claim."""
-    keys = [key for key in world.server.data.keys() if what_is(key) == what]
+    keys = [key for key in world.server.data.alive() if what_is(key) == what]
     if keys:
         world.server.data.remove(keys[place % len(keys)])
         world.history.disturbed[what] = world.history.step
@@ -231,7 +229,9 @@ def _fork(world: World, rng: random.Random) -> Action | None:
 
 
 def _deny(world: World, rng: random.Random) -> Action | None:
-    return Action("deny", () if world.server.denied else (rng.choice(("set", "setrange", "pexpire", "unlink")),))
+    return Action(
+        "deny", () if world.server.denied else (rng.choice(("set", "setrange", "pexpire", "unlink")),)
+    )
 
 
 HOW: Final = tuple(_ERRORS)

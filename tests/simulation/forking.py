@@ -43,7 +43,11 @@ class Forked:
         if id(thing) in self.copies:
             return self.copies[id(thing)]
         self._alive.append(thing)
-        made = self._container(thing) if isinstance(thing, list | dict | set | tuple | deque) else self._made(thing)
+        made = (
+            self._container(thing)
+            if isinstance(thing, list | dict | set | tuple | deque)
+            else self._made(thing)
+        )
         self.copies[id(thing)] = made
         return made
 
@@ -63,16 +67,15 @@ class Forked:
         return empty
 
     def _made(self, thing: Any) -> Any:
-        if isinstance(thing, np.ndarray):
-            return self._array(thing)
-        if isinstance(thing, bytearray):
-            return bytearray(thing)
+        if isinstance(thing, np.ndarray | bytearray):
+            return bytearray(thing) if isinstance(thing, bytearray) else self._array(thing)
         if isinstance(thing, types.MethodType):
             return types.MethodType(thing.__func__, self(thing.__self__))
         if isinstance(thing, _FORGOTTEN):
             return type(thing)()
-        if _is_frozen(thing):
-            return thing
+        return thing if _is_frozen(thing) else self._object(thing)
+
+    def _object(self, thing: Any) -> Any:
         if not hasattr(thing, "__dict__") and not _slots(thing):
             return copy.copy(thing)  # an iterator of the standard library, say
         made = object.__new__(type(thing))
@@ -81,7 +84,6 @@ class Forked:
             if hasattr(thing, name):
                 setattr(made, name, self(getattr(thing, name)))
         return made
-
 
     def _array(self, thing: Any) -> Any:
         base = thing.base.obj if isinstance(thing.base, memoryview) else thing.base
@@ -109,7 +111,9 @@ def after_fork(forked: Forked) -> None:
     """
     for module in modules():
         names = vars(module)
-        hooks = [value for name, value in names.items() if "fork" in name and isinstance(value, types.FunctionType)]
+        hooks = [
+            value for name, value in names.items() if "fork" in name and isinstance(value, types.FunctionType)
+        ]
         registries = [value for value in names.values() if isinstance(value, WeakSet)]
         before = [list(registry) for registry in registries]
         for registry, members in zip(registries, before, strict=True):

@@ -1,7 +1,7 @@
 """The history of a run: requests of callers, and the changes that the server was seen to make.
 
-What is stored is looked at after every command, so each change is known with the call that made it.  The history
-that belongs to the data goes back with them when the server is rolled back to an older state.
+What is stored is looked at after every command, so each change is known with the call that made it.  The
+history that belongs to the data goes back with them when the server is rolled back to an older state.
 """
 
 from __future__ import annotations
@@ -29,14 +29,28 @@ class Request:
     :ivar owner: the filter object that was asked.
     :ivar earlier: the request whose token it carries.
     :ivar entry: the newest entry of the log when it began.
-    :ivar executed: the server's clock when its last command was executed, and the `generation` that was there.
+    :ivar executed: the server's clock when its last command was executed, and the `generation` there.
     :ivar opened: the generation that it opened, if it did.
-    :ivar held: what a claim was answered with, or what a commit is about; `is_given_back` once that began.
+    :ivar held: what a claim was answered with, or what a commit is about.
+    :ivar ending: the verb that ends the claim, once that began.
+    :ivar is_single: whether it was not made with others, as a batch.
     """
 
     __slots__ = (
-        *("answer", "clock", "earlier", "ended", "ended_clock", "ended_now", "entry", "executed", "generation", "held"),
-        *("is_given_back", "item", "lease", "opened", "now", "owner", "ref", "started", "state", "token", "verb"),
+        *(
+            "answer",
+            "clock",
+            "earlier",
+            "ended",
+            "ending",
+            "ended_clock",
+            "ended_now",
+            "entry",
+            "executed",
+            "generation",
+            "held",
+        ),
+        *("is_single", "item", "lease", "opened", "now", "owner", "ref", "started", "state", "token", "verb"),
     )
 
     def __init__(self, ref: str, verb: str, item: int, owner: Any, earlier: Request | None = None) -> None:
@@ -50,7 +64,8 @@ class Request:
         self.held: Any = None
         self.generation: bytes | None = None
         self.opened: bytes | None = None
-        self.is_given_back = False
+        self.is_single = True
+        self.ending: str | None = None
 
     def __repr__(self) -> str:
         what = "" if self.item < 0 else f"(x{self.item})"
@@ -73,7 +88,9 @@ class Change:
 
     __slots__ = ("claimants", "generation", "item", "new", "taken", "verb")
 
-    def __init__(self, verb: str, item: int, generation: bytes, claimants: Sequence[Request], *, new: bool) -> None:
+    def __init__(
+        self, verb: str, item: int, generation: bytes, claimants: Sequence[Request], *, new: bool
+    ) -> None:
         self.verb, self.item, self.generation, self.new = verb, item, generation, new
         self.claimants = claimants
         self.taken: Request | None = None
@@ -126,7 +143,12 @@ class History:
         request.ended_now, request.ended_clock = now, clock
 
     def observe(
-        self, now: float, generation: bytes | None, counts: tuple[int, ...], verb: str, requests: Sequence[Request]
+        self,
+        now: float,
+        generation: bytes | None,
+        counts: tuple[int, ...],
+        verb: str,
+        requests: Sequence[Request],
     ) -> None:
         """Note what is stored after a command of these requests."""
         before = self.stored
@@ -136,23 +158,26 @@ class History:
         changes = dict(before.changes) if same else {}
         old = before.entry.counts if same else (0,) * len(counts)
         for item, count in enumerate(counts):
+            if count < old[item] and verb != "remove":
+                raise Violation(
+                    "bits lost", f"x{item} was in {old[item]} times and is in {count} times after {verb!r}"
+                )
             if count != old[item]:
-                made = list(self._made(item, old[item], count, generation or b"", verb, requests))
+                claimants = self._claimants(item, verb, requests)
+                made = list(
+                    _changes(Change(verb, item, generation or b"", claimants, new=False), old[item], count)
+                )
                 self.changes[item] += made
                 changes[item] = (*changes.get(item, ()), *made)
         self._store(Stored(Entry(now, generation, counts), changes))
 
-    def _made(
-        self, item: int, before: int, after: int, generation: bytes, verb: str, requests: Sequence[Request]
-    ) -> Iterator[Change]:
+    def _claimants(self, item: int, verb: str, requests: Sequence[Request]) -> list[Request]:
+        """Return the requests that may be answered that they changed an item."""
         claimants = [each for each in requests if each.item == item and each.verb == verb]
-        if requests and not claimants:  # a removal that settles what was added before
-            owner = requests[0].owner
-            claimants = [each for each in self.unknown if each.item == item and each.verb == verb and each.owner is owner]
-        for count in range(before, after):
-            yield Change(verb, item, generation, claimants, new=count == 0)
-        for _ in range(after, before):
-            yield Change(verb, item, generation, claimants, new=False)
+        if claimants or not requests:
+            return claimants
+        owner = requests[0].owner  # a removal settles what was added before
+        return [each for each in self.unknown if (each.item, each.verb, each.owner) == (item, verb, owner)]
 
     def restore(self, now: float, stored: Stored) -> None:
         """Note that the server went back to what was stored then."""
@@ -187,3 +212,9 @@ class History:
             and clock - request.ended_clock <= TOKEN_SECONDS * 1e6
             and not self.disturbed_since(request.started)
         )
+
+
+def _changes(like: Change, before: int, after: int) -> Iterator[Change]:
+    """Yield the changes that lead from one count to another."""
+    for count in range(before, after) if before < after else range(before - after):
+        yield Change(like.verb, like.item, like.generation, like.claimants, new=before < after and count == 0)

@@ -94,7 +94,9 @@ class CountingObserver:
         parameters = value[:40]
         if parameters not in self._places:
             layout = planning.stored(header.parse(value[:64], header.COUNTING))
-            self._places[parameters] = tuple(tuple(sorted(set(layout.probes(name.encode())))) for name in NAMES)
+            self._places[parameters] = tuple(
+                tuple(sorted(set(layout.probes(name.encode())))) for name in NAMES
+            )
         counts = [min([_counter(value, place) for place in places]) for places in self._places[parameters]]
         return value[40:48], tuple(counts)
 

@@ -20,7 +20,9 @@ class Loop(asyncio.AbstractEventLoop):
         self._errors: list[BaseException] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon(  # type: ignore[override]  # as in the standard library, but for its type variables
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -70,12 +72,14 @@ class Loop(asyncio.AbstractEventLoop):
             for task in self._tasks:
                 if not task.done():
                     task._log_destroy_pending = False  # type: ignore[attr-defined]  # of the standard library
-                    task.get_coro().close()  # type: ignore[union-attr]  # a task that runs has one
+                    task.get_coro().close()
         finally:
             events._set_running_loop(None)
         self._ready.clear()
 
-    def start(self, coroutine: Coroutine[Any, Any, Any], ended: Callable[[Any, BaseException | None], None]) -> Any:
+    def start(
+        self, coroutine: Coroutine[Any, Any, Any], ended: Callable[[Any, BaseException | None], None]
+    ) -> Any:
         """Start a task; `ended` is called with its answer or its error."""
 
         def done(task: asyncio.Task[Any]) -> None:

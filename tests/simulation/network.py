@@ -11,6 +11,7 @@ from bloomredis.protocol import scripts
 from tests.simulation.history import Request
 
 _BY_WORD: Final = {
+    "ERR": redis.exceptions.ResponseError,
     "NOSCRIPT": redis.exceptions.NoScriptError,
     "READONLY": redis.exceptions.ReadOnlyError,
     "OOM": redis.exceptions.OutOfMemoryError,
@@ -25,7 +26,7 @@ _VERBS: Final = {
 
 
 def error_of(text: str) -> Exception:
-    """Return the exception that the client library makes of an error reply: it takes known words out of the text."""
+    """Return the exception that the client library makes of an error reply."""
     word, _, rest = text.partition(" ")
     kind = _BY_WORD.get(word)
     return redis.exceptions.ResponseError(text) if kind is None else kind(rest)
@@ -75,13 +76,13 @@ class Exchange:
         owner: Any,
         commands: Sequence[Sequence[Any]],
         requests: Sequence[Request],
-        answer: Callable[[Any], None],
-        fail: Callable[[BaseException], None],
         *,
         is_single: bool,
     ) -> None:
         self.ref, self.owner, self.commands, self.requests = ref, owner, commands, requests
-        self.answer, self.fail, self.is_single = answer, fail, is_single
+        self.answer: Callable[[Any], object]
+        self.fail: Callable[[BaseException], object]
+        self.is_single = is_single
         self.retries = owner.process.retries
         self.verb = verb_of(commands[0])
         self.sendings = 0

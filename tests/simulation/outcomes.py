@@ -41,8 +41,8 @@ def settle(world: World, call: Call, answer: Any, error: BaseException | None) -
         if i < len(answers):
             _answered(world, request, answers[i])
         elif error is not None:
-            request.token = getattr(error, "token", None) if i == len(answers) else None
-            _failed(world, request, error, single=len(call.requests) == 1)
+            request.token = getattr(error, "token", None) if request.is_single else None
+            _failed(world, request, error)
 
 
 def _end(world: World, request: Request, state: State, *, answered: bool) -> None:
@@ -60,7 +60,7 @@ def _answered(world: World, request: Request, answer: Any) -> None:
         _end(world, request, "answered", answered=True)
 
 
-def _failed(world: World, request: Request, error: BaseException, *, single: bool) -> None:
+def _failed(world: World, request: Request, error: BaseException) -> None:
     try:
         if isinstance(error, FilterLostError):
             world.rules.lost(request)
@@ -68,7 +68,7 @@ def _failed(world: World, request: Request, error: BaseException, *, single: boo
             _not_held(world, request)
         elif not isinstance(error, _UNKNOWN):
             raise Violation("unexpected error", f"{request} raised {error!r}") from error
-        if isinstance(error, OutcomeUnknownError) and single and request.verb == "add":
+        if isinstance(error, OutcomeUnknownError) and request.is_single and request.verb == "add":
             world.rules.unknown(request)
     finally:
         _end(world, request, "unknown" if isinstance(error, _UNKNOWN) else "void", answered=False)

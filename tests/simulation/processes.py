@@ -42,12 +42,15 @@ class Owner:
     def __init__(self, name: str, process: Process, made: Any, options: dict[str, Any]) -> None:
         self.name, self.process, self.filter, self.options = name, process, made, options
         self.recreates = options.get("on_lost") == "recreate"
-        self.cache_seconds: float = options.get("local_cache_check", 1.0) if options.get("local_cache") else 0.0
+        self.cache_seconds: float = (
+            options.get("local_cache_check", 1.0) if options.get("local_cache") else 0.0
+        )
         self.generations: dict[bytes | None, float] = {}  # and the step until which each was given
         self.acknowledged: tuple[int, bytes | None] | None = None
         self.is_fresh = True
         self._fresh_since = -1
         self.running: list[Request] = []
+        self._opened: tuple[int, bytes | None] | None = None
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -69,7 +72,7 @@ class Owner:
         """Note that a request begins."""
         self.running.append(request)
         if request.verb in ACKNOWLEDGING:
-            self._opened: tuple[int, bytes | None] | None = None
+            self._opened = None
 
     def end(self, request: Request, step: int, *, answered: bool) -> None:
         """Note that a request ends."""
@@ -78,7 +81,12 @@ class Owner:
         if self.recreates and request.opened is not None:
             self._leave_others(request.opened, step)
         if request.verb not in ACKNOWLEDGING:
-            if answered and request.verb in _TELLING and request.started > self._fresh_since and not acknowledging:
+            if (
+                answered
+                and request.verb in _TELLING
+                and request.started > self._fresh_since
+                and not acknowledging
+            ):
                 self.is_fresh = False
             return
         if not answered or request.verb == "delete":
@@ -127,7 +135,7 @@ class Call:
             step = on()
         except StopIteration as end:
             self.end(end.value, None)
-        except Exception as error:  # noqa: BLE001 - all that an operation raises is its caller's
+        except Exception as error:
             self.end(None, error)
         else:
             self._send(self, step)
@@ -159,10 +167,10 @@ class Call:
 
 
 def unpacked(step: Any) -> tuple[list[Any], bool, Callable[[list[Any]], Any]]:
-    """Return the commands of a step, whether it is a single one, and how to make an answer of their replies."""
+    """Return the commands of a step, whether it is a single one, and what makes an answer of the replies."""
     if isinstance(step, Pipelined):
         commands = [each for one in step.steps for each in commands_of(one)]
         return commands, False, lambda replies: regrouped(step.steps, replies)
     plain = step.step if isinstance(step, AtMostOnce) else step
-    single = isinstance(plain, ReadOnly) or isinstance(plain, tuple)
+    single = isinstance(plain, ReadOnly | tuple)
     return commands_of(plain), single, lambda replies: replies

@@ -1,10 +1,10 @@
 """The rules that answers must keep, and the limits that are documented.
 
-* Of all who add an item to one generation of the filter exactly one is answered True, at the latest when those whose
-  calls had no answer ask again within a minute.  Not promised after a receipt was evicted, after the server's
-  clock jumped, and after a rollback; and nobody answers for a client that died.
-* "Already there" and "there" are said of what was in the filter while the call ran, "not there" only of what was not
-  in it all the time.  With `local_cache` the filter may be as old as `local_cache_check`.
+* Of all who add an item to one generation of the filter exactly one is answered True, at the latest when
+  those whose calls had no answer ask again within a minute.  Not promised after a receipt was evicted, after
+  the server's clock jumped, and after a rollback; and nobody answers for a client that died.
+* "Already there" and "there" are said of what was in the filter while the call ran, "not there" only of what
+  was not in it all the time.  With `local_cache` the filter may be as old as `local_cache_check`.
 * No answer is about a generation that the object was not given: that is a `FilterLostError` first, unless
   `on_lost="recreate"`.  There is none without a loss.
 * Of a filter that counts, every call that was answered counts once.
@@ -47,9 +47,13 @@ class Rules:
         if self._match(request, set()):
             taken = next(each for each in mine if each.taken is request)
             if taken.generation not in during:
-                raise Violation("dead generation", f"{request} was answered {new} for a generation that is gone")
+                raise Violation(
+                    "dead generation", f"{request} was answered {new} for a generation that is gone"
+                )
             if not (request.owner.recreates or request.owner.knows(taken.generation, request)):
-                raise Violation("silent loss", f"{request} was answered {new} for a filter that it was not given")
+                raise Violation(
+                    "silent loss", f"{request} was answered {new} for a filter that it was not given"
+                )
         elif any(self._is_shared(each, request) or self._yields(each, request) for each in mine):
             return
         elif mine:
@@ -93,7 +97,9 @@ class Rules:
     def _yields(self, change: Change, request: Request) -> bool:
         """Let a request leave its change to another one, where it shares the answer of a third."""
         other = change.taken
-        if other is None or not any(self._is_shared(each, other) for each in self._takeable(other) if each is not change):
+        if other is None or not any(
+            self._is_shared(each, other) for each in self._takeable(other) if each is not change
+        ):
             return False
         change.taken = request
         return True
@@ -112,7 +118,9 @@ class Rules:
         inherited = self._inherited(request) if inherited is None else inherited
         return bool(inherited) and any(
             each in inherited
-            or any((each.earlier or request.earlier) and self._inherits(each, earlier) for earlier in inherited)
+            or any(
+                (each.earlier or request.earlier) and self._inherits(each, earlier) for earlier in inherited
+            )
             for each in change.claimants
         )
 
@@ -144,7 +152,12 @@ class Rules:
     def _check_own(self, request: Request) -> None:
         """Check that a request which made the item new is not answered "already there"."""
         for change in self._history.live(request.item):
-            if change.verb != request.verb or change.taken or not change.new or request not in change.claimants:
+            if (
+                change.verb != request.verb
+                or change.taken
+                or not change.new
+                or request not in change.claimants
+            ):
                 continue
             if not self._has_other_takers(change, request) and not self._is_excused(request):
                 raise Violation("own work", f'{request} was answered "already there" for what it had added')
@@ -163,19 +176,25 @@ class Rules:
                     and not self._has_other_takers(change, request, besides=earlier)
                     and not self._has_rival(change, request)
                 ):
-                    raise Violation("owed", f'{request} was answered "already there", and {earlier} had added it')
+                    raise Violation(
+                        "owed", f'{request} was answered "already there", and {earlier} had added it'
+                    )
 
     def _has_other_takers(self, change: Change, request: Request, besides: Request | None = None) -> bool:
         now, clock = self._clocks()
         return any(
-            each not in (request, besides) and (each.state == "running" or self._history.is_owed(each, now, clock))
+            each not in (request, besides)
+            and (each.state == "running" or self._history.is_owed(each, now, clock))
             for each in change.claimants
         )
 
     def _has_rival(self, change: Change, request: Request) -> bool:
         """Return whether another request that might have got the answer ran at the same time."""
         return any(
-            each is not request and each.verb == request.verb and self._may_take(change, each) and each.overlaps(request)
+            each is not request
+            and each.verb == request.verb
+            and self._may_take(change, each)
+            and each.overlaps(request)
             for each in self._history.requests[request.item]
         )
 
@@ -210,16 +229,26 @@ class Rules:
         token = request.earlier
         if token is None or not self._history.is_owed(token, now, clock) or token.ended >= request.started:
             return
+        if not any(each.claimants == [request] for each in live):
+            return
         for change in live:
             alone = set(change.claimants) == {token} and change.taken is None
             if alone and not self._has_rival(change, request):
-                raise Violation("counted again", f"{request} counted, and {token}, whose token it has, did too")
+                raise Violation(
+                    "counted again", f"{request} counted, and {token}, whose token it has, did too"
+                )
 
     def unknown(self, request: Request) -> None:
-        """Check that a call which was executed, and whose outcome is not known to its caller, left a token."""
+        """Check that a call which was executed, and whose outcome its caller does not know, left a token."""
         for change in self._history.live(request.item):
-            if change.verb == request.verb and request in change.claimants and not (change.taken or request.token):
-                raise Violation("no token", f"{request} was executed, and its OutcomeUnknownError has no token")
+            if (
+                change.verb == request.verb
+                and request in change.claimants
+                and not (change.taken or request.token)
+            ):
+                raise Violation(
+                    "no token", f"{request} was executed, and its OutcomeUnknownError has no token"
+                )
 
     # -- asking
 
@@ -238,7 +267,9 @@ class Rules:
         owner = request.owner
         entries = self._history.window(request, owner.cache_seconds)
         if not owner.recreates and not any(owner.knows(entry.generation, request) for entry in entries):
-            raise Violation("silent loss", f"{request} was answered for a filter that the object was not given")
+            raise Violation(
+                "silent loss", f"{request} was answered for a filter that the object was not given"
+            )
 
     def lost(self, request: Request) -> None:
         """Check a `FilterLostError`."""
@@ -249,5 +280,6 @@ class Rules:
         if known is None or known[0] > request.entry or self._history.disturbed["rollback"] >= 0:
             return
         if all(entry.generation == known[1] for entry in self._history.log[known[0] :]):
-            raise Violation("no loss", f"{request} raised FilterLostError, and the filter was there all the time")
-
+            raise Violation(
+                "no loss", f"{request} raised FilterLostError, and the filter was there all the time"
+            )

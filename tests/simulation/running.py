@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tests.simulation.environment import Environment
 from tests.simulation.history import Request, Violation
@@ -40,18 +41,28 @@ class Simulator:
         self._server = Server()
         self.steps = 0
 
-    def installed(self) -> object:
+    def installed(self) -> AbstractContextManager[None]:
         """Return the context in which runs are possible."""
         return self._environment.installed()
 
-    def draw(self, seed: int, kind: str, names: Collection[str], steps: int = STEPS) -> Failure | None:
+    def draw(
+        self,
+        seed: int,
+        kind: str,
+        names: Collection[str],
+        *,
+        steps: int = STEPS,
+        lines: list[str] | None = None,
+    ) -> Failure | None:
         """Draw a schedule from a seed and carry it out; return how it failed, if it did.
 
         :param names: of the faults and calls that there may be.
+        :param lines: gets what happens.
         """
         rng = random.Random(f"{kind}-{seed}")
         begun = scenario(rng, kind, names)
         world = self._world(begun)
+        world.lines = lines
         drawing = Drawing(rng, world)
         actions: list[Action] = []
         try:
@@ -101,12 +112,12 @@ def finish(world: World) -> None:
     for number, request in enumerate(list(world.history.unknown)):
         _ask_again(world, request, number)
     for item in range(ITEMS):
-        _call(world, f"end{item}", "end.a", "contains", (item,))
+        _call(world, f"end{item}", "end.a", "contains", (item,), None)
     _check_count(world)
-    _call(world, "delete", "end.a", "delete", ())
+    _call(world, "delete", "end.a", "delete", (), None)
     world.network.strays.clear()
     world.server.data.now += 3600 * 1_000_000
-    if left := world.server.data.keys():
+    if left := world.server.data.alive():
         raise Violation("left behind", f"after delete and all TTLs there is {left}")
 
 
@@ -128,19 +139,20 @@ def _waiting(world: World) -> Iterator[Action]:
         yield Action("stray", (name,))
 
 
-def _call(world: World, ref: str, owner: str, verb: str, items: tuple[int, ...], other: str | None = None) -> None:
-    world.apply(Action("start", (ref, owner, verb, items, other)))
+def _call(world: World, ref: str, *call: Any) -> None:
+    """Make a call and bring it to its end."""
+    world.apply(Action("start", (ref, *call)))
     _drain(world)
 
 
 def _ask_again(world: World, request: Request, number: int) -> None:
     """Ask for an answer that is owed: with the token elsewhere, or the same object."""
-    items = (request.item,)
+    items, own = (request.item,), world.owners.get(request.owner.name) is request.owner
     if request.token:
-        asked = request.owner.name if number % 2 else "end.a"
+        asked = request.owner.name if own and number % 2 else "end.a"
         _call(world, f"again{number}", asked, request.verb, items, request.ref)
-    elif world.owners.get(request.owner.name) is request.owner:
-        _call(world, f"again{number}", request.owner.name, request.verb, items)
+    elif own:
+        _call(world, f"again{number}", request.owner.name, request.verb, items, None)
 
 
 def _check_count(world: World) -> None:

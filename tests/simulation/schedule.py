@@ -45,7 +45,9 @@ class Drawing:
         self._weights = [FAULTS[name][0] * rng.choice((0.3, 1.0, 3.0)) for name in self._faults]
         self._fault_share = rng.choice((0.02, 0.06, 0.15)) if self._faults else 0.0
         self._start_share = rng.choice((0.15, 0.3, 0.5))
-        weights = {name: weight * rng.choice((0.2, 1.0, 1.0, 3.0)) for name, weight in world.kind.calls.items()}
+        weights = {
+            name: weight * rng.choice((0.2, 1.0, 1.0, 3.0)) for name, weight in world.kind.calls.items()
+        }
         self._calls = [name for name in weights if name in world.scenario.calls]
         self._call_weights = [weights[name] for name in self._calls]
         self._items = rng.choice((2, 3, ITEMS))
@@ -96,7 +98,12 @@ class Drawing:
         request = rng.choice(world.history.unknown[-4:])
         args: tuple[Any, ...] = (request.owner.name, request.verb, (request.item,), None)
         if request.token and rng.random() < 0.5:
-            args = (rng.choice([request.owner.name, *world.owners]), request.verb, (request.item,), request.ref)
+            args = (
+                rng.choice([request.owner.name, *world.owners]),
+                request.verb,
+                (request.item,),
+                request.ref,
+            )
         return Action("start", (ref, *args))
 
     def _about_claim(self, ref: str, verb: str) -> Action | None:

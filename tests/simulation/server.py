@@ -17,10 +17,31 @@ START: Final = 1_700_000_000_000_000
 """The clock at the start, in microseconds."""
 
 _SHAPES: Final = {b"SET": b"status", b"RENAME": b"status", b"TIME": b"list", b"BITFIELD": b"list"}
-_COMMANDS: Final = (
-    "get set getrange setrange strlen incr getbit setbit bitcount bitop bitfield hget hset exists unlink del "
-    "rename pttl persist pexpire pexpireat time flushall"
-).split()
+_COMMANDS: Final = [
+    "get",
+    "set",
+    "getrange",
+    "setrange",
+    "strlen",
+    "incr",
+    "getbit",
+    "setbit",
+    "bitcount",
+    "bitop",
+    "bitfield",
+    "hget",
+    "hset",
+    "exists",
+    "unlink",
+    "del",
+    "rename",
+    "pttl",
+    "persist",
+    "pexpire",
+    "pexpireat",
+    "time",
+    "flushall",
+]
 
 
 def _lua() -> types.ModuleType:

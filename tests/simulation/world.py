@@ -1,7 +1,7 @@
 """One simulated world: processes with filter objects, the network, the server, and what they did.
 
-A schedule is a list of actions.  Each names what it is about, so that it means the same, or nothing, where actions
-before it are left out.
+A schedule is a list of actions.  Each names what it is about, so that it means the same, or nothing, where
+actions before it are left out.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class World:
         process = Process(setup.name, self.new_pid(), retries=setup.retries)
         self.enter(process)
         if setup.is_async:
-            process.loop = Loop(self.environment.monotonic)
+            process.loop = Loop(self.environment.monotonic)  # type: ignore[abstract]  # the rest is not used
         for i, chosen in enumerate(setup.objects):
             options = dict(chosen)
             given = self.kind.options | dict(self.scenario.options) | options
@@ -133,7 +133,9 @@ class World:
         loop = owner.process.loop
         if loop is None:
             return self.kind.operations(KEY, **options)
-        client = Client(loop, lambda commands, future, single: self._post(owner, commands, future, single=single))
+        client = Client(
+            loop, lambda commands, future, single: self._post(owner, commands, future, single=single)
+        )
         return self.kind.asynchronous(client, KEY, **options)
 
     def adopt(self, owner: Owner) -> None:
@@ -152,15 +154,13 @@ class World:
         """Let a filter object be called."""
         owner = self.owners.get(name)
         if owner is not None and ref not in self.calls:
-            begin(self, ref, owner, verb, items, other)
+            begin(self, Call(ref, owner, (), self.ended), verb, items, other)
 
     def send(self, call: Call, step: Any) -> None:
         """Send what an operation asks for."""
         commands, single, answer = unpacked(step)
-        exchange = Exchange(
-            call.ref, call.owner, commands, call.requests, lambda reply: call.answer(answer(reply)), call.fail,
-            is_single=single,
-        )  # fmt: skip
+        exchange = Exchange(call.ref, call.owner, commands, call.requests, is_single=single)
+        exchange.answer, exchange.fail = (lambda reply: call.answer(answer(reply))), call.fail
         self.network.send(exchange, self.server.data.now)
 
     def _post(self, owner: Owner, commands: list[Any], future: Any, *, single: bool) -> None:
@@ -168,15 +168,13 @@ class World:
         free = next(i for i in range(100) if f"{owner.name}/{i}" not in self.network.exchanges)
         call = self.tasks.get(asyncio.current_task(owner.process.loop))
         requests = self._waiting(owner) if call is None else call.requests
-        exchange = Exchange(
-            f"{owner.name}/{free}", owner, commands, requests, future.set_result, future.set_exception,
-            is_single=single,
-        )  # fmt: skip
+        exchange = Exchange(f"{owner.name}/{free}", owner, commands, requests, is_single=single)
+        exchange.answer, exchange.fail = future.set_result, future.set_exception
         future.add_done_callback(lambda done: self.network.abandon(exchange) if done.cancelled() else None)
         self.network.send(exchange, self.server.data.now)
 
     def _waiting(self, owner: Owner) -> list[Request]:
-        """Return those for which a shared batch may be: the running ones, and those that were cancelled meanwhile."""
+        """Return those that a shared batch may be for: the running ones, and those cancelled meanwhile."""
         left = [each for each in self.history.unknown if each.owner is owner and each.token is None]
         return [*owner.running, *left]
 
