@@ -106,8 +106,8 @@ def _counter(value: bytes, place: int) -> int:
     return byte & 15 if place & 1 else byte >> 4
 
 
-_ADDING: Final = {"add": 10.0, "add_many": 1.5, "contains": 3.0, "reserve": 0.4, "clear": 0.2, "delete": 0.1}
-_CLAIMING: Final = {"claim": 2.0, "claim_many": 0.3, "commit": 2.0, "release": 0.7, "extend": 0.7}
+ADDING: Final = {"add": 10.0, "add_many": 1.5, "contains": 3.0, "reserve": 0.4, "clear": 0.2, "delete": 0.1}
+CLAIMING: Final = {"claim": 2.0, "claim_many": 0.3, "commit": 2.0, "release": 0.7, "extend": 0.7}
 _ON_LOST: Final = ("raise", "raise", "recreate")
 
 KINDS: Final = {
@@ -118,7 +118,7 @@ KINDS: Final = {
             operations=FilterOperations,
             asynchronous=bloomredis.asyncio.BloomFilter,
             observer=PlainObserver,
-            calls=_ADDING | _CLAIMING,
+            calls=ADDING | CLAIMING,
             options={"capacity": 100, "error_rate": 1e-9},
             shared={"layout": ("blocked", "classic")},
             variants={"on_lost": _ON_LOST, "local_cache": (False, False, True), "min_replicas": (0, 0, 0, 1)},
@@ -128,7 +128,7 @@ KINDS: Final = {
             operations=CountingOperations,
             asynchronous=bloomredis.asyncio.CountingBloomFilter,
             observer=CountingObserver,
-            calls=_ADDING | _CLAIMING | {"remove": 5.0},
+            calls=ADDING | CLAIMING | {"remove": 5.0},
             options={"capacity": 100, "error_rate": 1e-6},
             variants={"on_lost": _ON_LOST, "min_replicas": (0, 0, 0, 1)},
             counts=True,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from tests.simulation.faults import FAULTS, late
-from tests.simulation.kinds import ITEMS, KINDS, Kind
+from tests.simulation.kinds import ADDING, CLAIMING, ITEMS, KINDS, Kind
 from tests.simulation.processes import Setup
 from tests.simulation.world import Action, Scenario, World
 
@@ -45,8 +45,10 @@ class Drawing:
         self._weights = [FAULTS[name][0] * rng.choice((0.3, 1.0, 3.0)) for name in self._faults]
         self._fault_share = rng.choice((0.02, 0.06, 0.15)) if self._faults else 0.0
         self._start_share = rng.choice((0.15, 0.3, 0.5))
+        favoured = rng.choice(((), (), ADDING, CLAIMING))
         weights = {
-            name: weight * rng.choice((0.2, 1.0, 1.0, 3.0)) for name, weight in world.kind.calls.items()
+            name: weight * rng.choice((0.2, 1.0, 1.0, 3.0)) * (5.0 if name in favoured else 1.0)
+            for name, weight in world.kind.calls.items()
         }
         self._calls = [name for name in weights if name in world.scenario.calls]
         self._call_weights = [weights[name] for name in self._calls]
