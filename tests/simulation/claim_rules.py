@@ -96,6 +96,8 @@ class ClaimRules:
         self.giving_back(request.held)
 
     def _check_only(self, request: Request, grant: Grant) -> None:
+        if any(each.held is request.held and each.verb == "commit" for each in self._history.left):
+            return  # it may have been committed before, by a call without an answer
         other, entry = self._committed.get(grant.item, (grant, 0))
         self._committed[grant.item] = grant, len(self._history.log) - 1
         since = self._history.log[entry:]

@@ -167,7 +167,7 @@ def fork(world: World, name: str, child_name: str) -> None:
     forked = Forked()
     for i, owner in enumerate(process.owners.values()):
         made = Owner(f"{child_name}.{'abc'[i]}", child, forked(owner.filter), owner.options)
-        made.generations, made.is_fresh = dict(owner.generations), owner.is_fresh
+        made.generations, made.is_fresh = dict(owner.generations), owner.may_open
         made.acknowledged = owner.acknowledged
         world.adopt(made)
     after_fork(forked)

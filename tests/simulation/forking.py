@@ -6,9 +6,13 @@ Pickling and `copy.deepcopy` leave out what an object does not want in another p
 from __future__ import annotations
 
 import copy
+import inspect
+import re
 import types
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
+from functools import cache
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
@@ -73,7 +77,7 @@ class Forked:
             return types.MethodType(thing.__func__, self(thing.__self__))
         if isinstance(thing, _FORGOTTEN):
             return type(thing)()
-        return thing if _is_frozen(thing) else self._object(thing)
+        return self._object(thing)
 
     def _object(self, thing: Any) -> Any:
         if not hasattr(thing, "__dict__") and not _slots(thing):
@@ -82,7 +86,7 @@ class Forked:
         self.copies[id(thing)] = made
         for name in (*getattr(thing, "__dict__", ()), *_slots(thing)):
             if hasattr(thing, name):
-                setattr(made, name, self(getattr(thing, name)))
+                object.__setattr__(made, name, self(getattr(thing, name)))  # also where it is frozen
         return made
 
     def _array(self, thing: Any) -> Any:
@@ -92,35 +96,35 @@ class Forked:
         return thing.copy()
 
 
-def _is_frozen(thing: Any) -> bool:
-    parameters = getattr(type(thing), "__dataclass_params__", None)
-    return parameters is not None and parameters.frozen
-
-
 def _slots(thing: Any) -> list[str]:
     names = [getattr(kind, "__slots__", ()) for kind in type(thing).__mro__]
     each = [name for some in names for name in ((some,) if isinstance(some, str) else some)]
     return [name for name in each if name not in ("__dict__", "__weakref__")]
 
 
+_REGISTERED: Final = re.compile(r"register_at_fork\(\s*after_in_child=(\w+)")
+
+
+@cache
+def _hooks(module: types.ModuleType) -> list[Callable[[], object]]:
+    """Return the functions of a module that it registers to be called in a forked child."""
+    return [getattr(module, name) for name in _REGISTERED.findall(inspect.getsource(module))]
+
+
 def after_fork(forked: Forked) -> None:
     """Call what the modules of bloomredis have the system call in a child, on the child's objects only.
 
-    These are the functions of a module with "fork" in their names.  Registries of objects in a module (a
-    `WeakSet`) hold the child's while they run, and all of both processes afterwards.
+    Registries of objects in a module (a `WeakSet`) hold the child's meanwhile, and those of all processes
+    afterwards.
     """
     for module in modules():
-        names = vars(module)
-        hooks = [
-            value for name, value in names.items() if "fork" in name and isinstance(value, types.FunctionType)
-        ]
-        registries = [value for value in names.values() if isinstance(value, WeakSet)]
+        hooks = _hooks(module)
+        registries = [value for value in vars(module).values() if isinstance(value, WeakSet)] if hooks else []
         before = [list(registry) for registry in registries]
         for registry, members in zip(registries, before, strict=True):
             registry.clear()
             registry.update(forked.copies[id(each)] for each in members if id(each) in forked.copies)
         for hook in hooks:
-            if hook.__module__ == module.__name__:
-                hook()
+            hook()
         for registry, members in zip(registries, before, strict=True):
             registry.update(members)

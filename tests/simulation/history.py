@@ -114,7 +114,7 @@ class Stored(NamedTuple):
 class History:
     """Everything that is known of a run.
 
-    :ivar unknown: requests to add or remove that have no answer.
+    :ivar unknown: requests to add or remove that have no answer; `left` are other requests without one.
     :ivar step: the number of the action that is being taken.
     :ivar disturbed: the last step at which something happened that excuses what is not exact after it.
     """
@@ -127,6 +127,7 @@ class History:
         self.changes: list[list[Change]] = [[] for _ in range(items)]
         self.requests: list[list[Request]] = [[] for _ in range(items)]
         self.unknown: list[Request] = []
+        self.left: list[Request] = []
 
     def begin(self, request: Request, now: float, clock: int) -> None:
         """Note that a request begins."""
@@ -140,6 +141,8 @@ class History:
         request.state, request.ended = state, self.step
         if state == "unknown" and request.verb in ("add", "remove"):
             self.unknown.append(request)
+        elif state == "unknown":
+            self.left.append(request)
         request.ended_now, request.ended_clock = now, clock
 
     def observe(

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import bloomredis.asyncio
 from bloomredis.operations.counting import CountingOperations
-from bloomredis.operations.filter import FilterOperations
 from bloomredis.stored import header, planning
 from tests.simulation.database import Database
+from tests.simulation.entries import PlainOperations
 
 KEY: Final = "f"
 ITEMS: Final = 6
@@ -115,7 +115,7 @@ KINDS: Final = {
     for each in (
         Kind(
             name="BloomFilter",
-            operations=FilterOperations,
+            operations=PlainOperations,
             asynchronous=bloomredis.asyncio.BloomFilter,
             observer=PlainObserver,
             calls=ADDING | CLAIMING,

@@ -14,6 +14,7 @@ from bloomredis.errors import (
     OutcomeUnknownError,
     ServerRefusedError,
 )
+from tests.simulation.entries import NOTHING_IN_DOUBT
 from tests.simulation.history import Request, State, Violation
 from tests.simulation.processes import Call
 
@@ -26,7 +27,7 @@ class SoftTimeLimit(Exception):  # noqa: N818 - as in the library whose exceptio
 
 
 _UNKNOWN: Final = (
-    *(OutcomeUnknownError, ServerRefusedError, SoftTimeLimit),
+    *(OutcomeUnknownError, ServerRefusedError, SoftTimeLimit, *NOTHING_IN_DOUBT),
     *(redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, asyncio.CancelledError, GeneratorExit),
 )
 

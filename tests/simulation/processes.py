@@ -64,9 +64,14 @@ class Owner:
         """Note that one of its calls was executed that opens what is there."""
         for request in requests:
             request.opened = generation
-        if self.recreates or self.is_fresh or any(each.verb in ACKNOWLEDGING for each in self.running):
+        if self.recreates or self.may_open:
             self.generations[generation] = math.inf
             self._opened = entry, generation
+
+    @property
+    def may_open(self) -> bool:
+        """Whether it goes on with what is there."""
+        return self.is_fresh or any(each.verb in ACKNOWLEDGING for each in self.running)
 
     def begin(self, request: Request) -> None:
         """Note that a request begins."""
@@ -78,7 +83,7 @@ class Owner:
         """Note that a request ends."""
         self.running.remove(request)
         acknowledging = any(each.verb in ACKNOWLEDGING for each in self.running)
-        if self.recreates and request.opened is not None:
+        if self.recreates and self._opened is not None and request.opened == self._opened[1]:
             self._leave_others(request.opened, step)
         if request.verb not in ACKNOWLEDGING:
             if (
@@ -95,7 +100,7 @@ class Owner:
             self.is_fresh = False
         if answered and not acknowledging:
             self._leave_others(self._opened and self._opened[1], step)
-            self.acknowledged = self._opened
+            self.acknowledged = None if request.verb == "delete" else self._opened
 
     def _leave_others(self, given: bytes | None, step: int) -> None:
         """Note that the object goes on with one generation."""

@@ -46,7 +46,7 @@ class Rules:
         during = {entry.generation for entry in self._history.window(request)}
         if self._match(request, set()):
             taken = next(each for each in mine if each.taken is request)
-            if taken.generation not in during:
+            if taken.generation not in during and not request.owner.knows(taken.generation, request):
                 raise Violation(
                     "dead generation", f"{request} was answered {new} for a generation that is gone"
                 )
@@ -105,15 +105,18 @@ class Rules:
         return True
 
     def _inherited(self, request: Request) -> list[Request]:
-        """Return the requests without an answer that a request asks again for."""
-        return [
-            each
-            for each in self._history.unknown
-            if each.item == request.item and each is not request and self._inherits(request, each)
-        ]
+        """Return the requests without an answer that a request asks again for, and what these asked for."""
+        left = [each for each in self._history.unknown if each.item == request.item and each is not request]
+        found, asking = [], [request]
+        while asking and left:
+            now = asking.pop()
+            asking += [each for each in left if self._inherits(now, each)]
+            found += [each for each in left if self._inherits(now, each)]
+            left = [each for each in left if each not in found]
+        return found
 
     def _may_take(self, change: Change, request: Request, inherited: list[Request] | None = None) -> bool:
-        if request in change.claimants:
+        if any(each is request or self._runs_beside(each, request) for each in change.claimants):
             return True
         inherited = self._inherited(request) if inherited is None else inherited
         return bool(inherited) and any(
@@ -123,6 +126,12 @@ class Rules:
             )
             for each in change.claimants
         )
+
+    @staticmethod
+    def _runs_beside(request: Request, other: Request) -> bool:
+        """Return whether two calls of one object ran at the same time: it may answer either first."""
+        both = (request.owner, request.verb) == (other.owner, other.verb)
+        return both and request.earlier is other.earlier is None and request.overlaps(other)
 
     @staticmethod
     def _inherits(request: Request, earlier: Request) -> bool:
@@ -146,7 +155,7 @@ class Rules:
             return True
         if owner.cache_seconds and self._history.disturbed["rollback"] >= 0:
             return True  # the copy has what the server lost
-        before = self._history.window(request, owner.cache_seconds)
+        before = [*self._since_first(request), *self._history.window(request, owner.cache_seconds)]
         return any(entry.counts[item] and owner.knows(entry.generation, request) for entry in before)
 
     def _check_own(self, request: Request) -> None:
@@ -265,7 +274,7 @@ class Rules:
     def _check_generation(self, request: Request) -> None:
         """Check that an object answers only for a filter that it was given."""
         owner = request.owner
-        entries = self._history.window(request, owner.cache_seconds)
+        entries = [*self._since_first(request), *self._history.window(request, owner.cache_seconds)]
         if not owner.recreates and not any(owner.knows(entry.generation, request) for entry in entries):
             raise Violation(
                 "silent loss", f"{request} was answered for a filter that the object was not given"
