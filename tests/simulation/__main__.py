@@ -1,0 +1,122 @@
+"""The simulator on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.simulation.faults import FAULTS
+from tests.simulation.kinds import KINDS
+from tests.simulation.running import STEPS, Failure, Simulator
+from tests.simulation.shrinking import shrunk
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run schedules; print the first that fails, or each rule's first."""
+    options = _parsed(arguments)
+    names = ({*FAULTS} if options.faults is None else {*options.faults}) | calls()
+    names -= {*options.without}
+    simulator = Simulator()
+    with simulator.installed():
+        if options.seed is not None:
+            found = [simulator.draw(options.seed, options.kind[0], names, steps=options.steps or STEPS)]
+            return _told(simulator, [failure for failure in found if failure], trace=options.trace)
+        return _many(simulator, options, names)
+
+
+def calls() -> set[str]:
+    """Return the names of all calls."""
+    return {name for kind in KINDS.values() for name in kind.calls}
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m tests.simulation", description=__doc__)
+    names = ", ".join(FAULTS)
+    parser.add_argument("--seed", type=int, help="replay the run of this seed")
+    parser.add_argument("--first", type=int, default=0, help="the first seed of many")
+    parser.add_argument("--steps", type=int, help="steps in all; with --seed those of the run")
+    parser.add_argument("--kind", type=_list, default=list(KINDS), help=", ".join(KINDS))
+    parser.add_argument("--faults", type=_list, help=f"only these: {names}")
+    without = f"none of these faults or calls ({', '.join(sorted(calls()))})"
+    parser.add_argument("--without", type=_list, default=[], help=without)
+    parser.add_argument("--ignore", type=_list, default=[], help="rules whose violations are only counted")
+    parser.add_argument(
+        "--trace", action="store_true", help="print all that happens in the shortest schedule"
+    )
+    parser.add_argument("--all", action="store_true", help="go on after a failure; print one of each rule")
+    return parser.parse_args(arguments)
+
+
+def _list(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _many(simulator: Simulator, options: argparse.Namespace, names: set[str]) -> int:
+    """Run one seed after the other, each with every kind in turn."""
+    begun, seed = time.perf_counter(), options.first
+    failures: dict[tuple[str, str], Failure] = {}
+    found: Counter[tuple[str, str]] = Counter()
+    schedules = 0
+    while simulator.steps < (options.steps or 100_000):
+        for kind in options.kind:
+            failure = simulator.draw(seed, kind, names)
+            schedules += 1
+            if failure:
+                found[kind, failure.violation.rule] += 1
+                failures.setdefault((kind, failure.violation.rule), failure)
+        seed += 1
+        if not options.all and any(rule not in options.ignore for _, rule in failures):
+            break
+    seconds = time.perf_counter() - begun
+    say(
+        f"{simulator.steps} steps, {schedules} schedules in {seconds:.1f} s: "
+        f"{simulator.steps / seconds:.0f} steps a second, {schedules / seconds * 60:.0f} schedules a minute"
+    )
+    for (kind, rule), times in found.most_common():
+        say(f"{times:6} {kind}: {rule}")
+    return _told(
+        simulator,
+        [each for (_, rule), each in failures.items() if rule not in options.ignore],
+        trace=options.trace,
+    )
+
+
+def _told(simulator: Simulator, failures: Sequence[Failure], *, trace: bool = False) -> int:
+    """Print how runs failed, each as short as possible."""
+    for failure in failures:
+        say(report(simulator, failure, trace=trace))
+    return 1 if failures else 0
+
+
+def report(simulator: Simulator, failure: Failure, *, trace: bool = False) -> str:
+    """Return a failure as text: seed, rule and the shortest schedule that was found."""
+    rule = failure.violation.rule
+
+    def fails(actions: Sequence[object]) -> bool:
+        violation = simulator.replay(failure.scenario, actions)  # type: ignore[arg-type]  # they are actions
+        return violation is not None and violation.rule == rule
+
+    if not fails(failure.actions):
+        return f"seed {failure.seed}: {failure.violation} (not repeatable)"
+    actions = shrunk(failure.actions, fails)
+    happened: list[str] = []
+    violation = simulator.replay(failure.scenario, actions, happened)
+    scenario = failure.scenario
+    lines = [f"--seed {failure.seed} --kind {scenario.kind}: {violation}"]
+    lines += [
+        f"  {each}" for each in scenario.processes if any(each.name in str(action) for action in actions)
+    ]
+    return "\n".join([*lines, *(f"    {each}" for each in (happened if trace else actions))])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""The calls of filter objects: which operation each is, and which requests it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.simulation.entries import in_local_cache, prepared_add
+from tests.simulation.history import Request
+from tests.simulation.kinds import NAMES
+from tests.simulation.processes import Call, Owner
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+LEASE: Final = 2.0
+EXTENDED: Final = 20.0
+MOST_COUNTED: Final = 8
+"""Adds of one item that a filter which counts is given: a counter that has reached 15 stays there."""
+
+_OF_A_CLAIM: Final = ("commit", "release", "extend")
+
+
+def begin(world: World, call: Call, verb: str, items: Sequence[int], other: str | None) -> None:
+    """Begin a call, unless it makes no sense by now.
+
+    :param other: the request whose token it carries, or whose claim it is about.
+    """
+    earlier, owner = world.requests.get(other or ""), call.owner
+    if other is not None and (earlier is None or not _fits(verb, owner, earlier)):
+        return
+    adds = world.kind.counts and verb.startswith("add")
+    if adds and any(_counted(world, item) >= MOST_COUNTED for item in items):
+        return
+    call.requests = _requests(call.ref, owner, verb, items, earlier)
+    for request in call.requests:
+        world.history.begin(request, *world.clocks())
+        world.requests[request.ref] = request
+        owner.begin(request)
+    if verb in ("release", "commit") and earlier is not None:
+        earlier.ending = verb
+    if verb == "release":
+        world.claims.giving_back(call.requests[0].held)
+    world.calls[call.ref] = call
+    world.enter(owner.process)
+    (_start if owner.process.loop is None else _start_task)(world, call, verb, items)
+
+
+def _fits(verb: str, owner: Owner, earlier: Request) -> bool:
+    """Return whether there is a token to carry, or a claim that this object may deal with."""
+    if verb in _OF_A_CLAIM:
+        if earlier.held is None or earlier.owner is not owner or earlier.verb != "claim":
+            return False
+        is_busy = any(each.held is earlier.held for each in owner.running)
+        return not is_busy and earlier.ending in (None, verb)
+    return earlier.token is not None
+
+
+def _counted(world: World, item: int) -> int:
+    unsettled = sum(each.state != "answered" for each in world.history.requests[item])
+    return world.history.stored.entry.counts[item] + unsettled
+
+
+def _requests(
+    ref: str, owner: Owner, verb: str, items: Sequence[int], earlier: Request | None
+) -> list[Request]:
+    if verb in _OF_A_CLAIM and earlier is not None:
+        request = Request(ref, verb, earlier.item, owner)
+        request.held, request.lease = earlier.held, int(EXTENDED * 1e6)
+        return [request]
+    if not items:
+        return [Request(ref, verb, -1, owner)]
+    single = verb.removesuffix("_many")
+    made = [
+        Request(ref if len(items) == 1 else f"{ref}/{i}", single, item, owner, earlier)
+        for i, item in enumerate(items)
+    ]
+    for request in made:
+        request.lease = int(LEASE * 1e6)
+        request.is_single = verb == single
+    return made
+
+
+def _start(world: World, call: Call, verb: str, items: Sequence[int]) -> None:
+    """Start a call as a thread does."""
+    operations, item = call.owner.filter, NAMES[items[0]] if items else ""
+    if verb in ("add", "contains") and call.requests[0].earlier is None:
+        prepared = prepared_add(operations, item, world.environment.now) if verb == "add" else None
+        if prepared is not None:
+            call.start(prepared, world.send)
+            return
+        if in_local_cache(operations, item):
+            call.end(verb == "contains", None)
+            return
+    call.start(_operation(call, verb, items), world.send)
+
+
+def _operation(call: Call, verb: str, items: Sequence[int]) -> Any:
+    operations, request = call.owner.filter, call.requests[0]
+    return _VERBS[verb](operations, request, [NAMES[item] for item in items])
+
+
+def _start_task(world: World, call: Call, verb: str, items: Sequence[int]) -> None:
+    """Start a call as a task."""
+    loop = call.owner.process.loop
+    made = _TASKS.get(verb, _VERBS.get(verb))
+    assert made is not None
+
+    async def run() -> Any:
+        return await made(call.owner.filter, call.requests[0], [NAMES[item] for item in items])
+
+    call.task = loop.start(run(), call.end)
+    world.tasks[call.task] = call
+    loop.run()
+
+
+def _same(held: Any) -> Any:
+    return held
+
+
+def _token(request: Request) -> str | None:
+    return None if request.earlier is None else request.earlier.token
+
+
+_VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
+    "add": lambda f, request, items: f.add(items[0], token=_token(request)),
+    "add_many": lambda f, _, items: f.add_many(items),
+    "contains": lambda f, _, items: f.contains(items[0]),
+    "remove": lambda f, request, items: f.remove(items[0], token=_token(request)),
+    "reserve": lambda f, _, __: f.reserve(),
+    "clear": lambda f, _, __: f.clear(),
+    "delete": lambda f, _, __: f.delete(),
+    "claim": lambda f, _, items: f.claim(items[0], LEASE, _same),
+    "claim_many": lambda f, _, items: f.claim_many(items, LEASE, _same),
+    "commit": lambda f, request, _: f.commit(request.held),
+    "release": lambda f, request, _: f.release(request.held),
+    "extend": lambda f, request, _: f.extend(request.held, EXTENDED),
+}
+_TASKS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
+    "claim": lambda f, _, items: f.claim(items[0], LEASE),
+    "claim_many": lambda f, _, items: f.claim_many(items, LEASE),
+    "commit": lambda _, request, __: request.held.commit(),
+    "release": lambda _, request, __: request.held.release(),
+    "extend": lambda _, request, __: request.held.extend(EXTENDED),
+}

@@ -1,0 +1,118 @@
+"""The rules of claims.
+
+A worker that was answered "claimed" holds the item from then on for the lease that it asked for, counted from
+when it asked by the server's clock, or until it gave it back.  Nobody else holds it in that time, and one
+commits it in a generation.  Not promised after a claim was evicted and after a rollback; and a commit whose
+reply comes later than its receipt lasts may be answered that the claim was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.simulation.history import History, Request, Violation
+
+RECEIPT_SECONDS: Final = 100.0
+"""How long a commit is sure to be answered as it was first executed."""
+
+
+class Grant:
+    """The time for which a worker holds an item, by the server's clock in microseconds."""
+
+    __slots__ = ("generation", "item", "request", "since", "until")
+
+    def __init__(self, request: Request) -> None:
+        self.request, self.item, self.generation = request, request.item, request.generation
+        self.since = request.executed
+        self.until = request.clock + request.lease
+
+
+class ClaimRules:
+    """The rules over one history."""
+
+    def __init__(self, history: History, clock: Callable[[], int]) -> None:
+        self._history = history
+        self._clock = clock
+        self._grants: dict[int, list[Grant]] = {}
+        self._committed: dict[int, tuple[Grant, int]] = {}  # and the entry of the log at that time
+
+    def claimed(self, request: Request, state: str) -> None:
+        """Check the state that a claim was answered with."""
+        if state == "done":
+            if not any(entry.counts[request.item] for entry in self._history.window(request)):
+                raise Violation("not done", f'{request} was answered "done", and it was not in')
+        elif state == "claimed":
+            self._grant(request)
+
+    def _grant(self, request: Request) -> None:
+        grant = Grant(request)
+        for other in self._grants.get(request.item, ()) if self._is_valid(grant) else ():
+            if self._is_valid(other) and other.generation == grant.generation and self._overlap(other, grant):
+                raise Violation(
+                    "two holders", f"{request} and {other.request} hold the item at the same time"
+                )
+        self._grants.setdefault(request.item, []).append(grant)
+
+    def _is_valid(self, grant: Grant) -> bool:
+        return not self._history.disturbed_since(grant.request.started, "claim", "rollback")
+
+    @staticmethod
+    def _overlap(first: Grant, second: Grant) -> bool:
+        return first.since < second.until and second.since < first.until
+
+    def _found(self, held: Any) -> Grant | None:
+        for grants in self._grants.values():
+            for grant in grants:
+                if grant.request.held is held:
+                    return grant
+        return None
+
+    def extended(self, request: Request) -> None:
+        """Note that a worker holds an item for longer."""
+        if grant := self._found(request.held):
+            grant.until = request.clock + request.lease
+            for other in self._grants[grant.item]:
+                if other is not grant and self._is_valid(other) and self._is_valid(grant):
+                    self._check_extended(request, grant, other)
+
+    def _check_extended(self, request: Request, grant: Grant, other: Grant) -> None:
+        if other.generation == grant.generation and other.since > grant.since and self._overlap(other, grant):
+            raise Violation("two holders", f"{request} was answered, and {other.request} holds the item")
+
+    def giving_back(self, held: Any) -> None:
+        """Note that a worker begins to give an item back."""
+        if grant := self._found(held):
+            grant.until = min(grant.until, self._clock())
+
+    def committed(self, request: Request) -> None:
+        """Check that a commit that was answered is the only one."""
+        grant = self._found(request.held)
+        if grant is None:
+            return
+        if not any(entry.counts[request.item] for entry in self._history.window(grant.request)):
+            raise Violation("not committed", f"{request} was answered, and the item is not in")
+        self._check_only(request, grant)
+        self.giving_back(request.held)
+
+    def _check_only(self, request: Request, grant: Grant) -> None:
+        if any(each.held is request.held and each.verb == "commit" for each in self._history.left):
+            return  # it may have been committed before, by a call without an answer
+        other, entry = self._committed.get(grant.item, (grant, 0))
+        self._committed[grant.item] = grant, len(self._history.log) - 1
+        since = self._history.log[entry:]
+        was_in = all(each.generation == grant.generation and each.counts[grant.item] for each in since)
+        if other is not grant and was_in and self._is_valid(other):
+            raise Violation(
+                "two commits", f"{request} was answered, and so was the commit of {other.request}"
+            )
+
+    def not_held(self, request: Request) -> None:
+        """Check that a commit which changed something does not say that nothing was changed."""
+        if (
+            self._history.disturbed_since(request.started)
+            or self._clock() - request.clock > RECEIPT_SECONDS * 1e6
+        ):
+            return
+        if any(request in change.claimants for change in self._history.live(request.item)):
+            raise Violation("commit denied", f"{request} raised ClaimLostError, and had committed the item")

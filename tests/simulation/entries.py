@@ -1,0 +1,41 @@
+"""The ways into a filter's operations that drivers take, whatever the modules are called that have them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+from bloomredis import errors
+from bloomredis.operations import filter as plain
+
+
+def _found(module: str, name: str) -> Any:
+    """Return what a module has under a name, None if there is no such module or name."""
+    spec = importlib.util.find_spec(module)
+    return spec and getattr(importlib.import_module(module), name, None)
+
+
+PlainOperations: Callable[..., Any] = (
+    _found("bloomredis.operations.plain", "PlainOperations") or plain.FilterOperations
+)
+NOTHING_IN_DOUBT: tuple[type[Exception], ...] = tuple(
+    kind for kind in (getattr(errors, "ConnectionFailedError", None),) if kind is not None
+)
+"""What is raised for a call that may simply be made again."""
+
+_usual = _found("bloomredis.operations.usual", "usual")
+
+
+def in_local_cache(operations: Any, item: str) -> bool:
+    """Return whether a call is answered without the server."""
+    known: Callable[[str], bool] = getattr(operations, "in_local_cache", None) or operations.known
+    return known(item)
+
+
+def prepared_add(operations: Any, item: str, now: float) -> Any:
+    """Return the operation of an add whose command is prepared without a generator, None if there is none."""
+    usual = _usual and _usual(operations)
+    call = usual and usual.add(item)
+    return call and call.operation(now)

@@ -1,0 +1,164 @@
+"""The surroundings of simulated processes: clocks, process ids, random bytes, locks, and fork().
+
+The modules of bloomredis are given stand-ins for `time`, `os` and `threading`, so that a run depends on
+nothing but its seed and its schedule.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import pkgutil
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, Final
+from unittest import mock
+
+import bloomredis
+from bloomredis.bits import batch
+from bloomredis.bits.blocked import Blocked
+from bloomredis.bits.classic import Classic, Counting
+
+MOST_HASHED: Final = 4096
+"""Items whose bits are remembered: hashing a small batch takes longer than executing it."""
+
+
+class Deadlock(Exception):  # noqa: N818 - not an error of the simulated program's callers
+    """A lock that is held was asked for: in one thread nobody else can release it."""
+
+
+class Lock:
+    """A lock that cannot be waited for."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.most = 1
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as in threading
+        if self.held < self.most:
+            self.held += 1
+            return True
+        if not blocking:
+            return False
+        raise Deadlock
+
+    def release(self) -> None:
+        self.held -= 1
+
+    def locked(self) -> bool:
+        return self.held > 0
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class RLock(Lock):
+    """A lock that its holder may take again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = sys.maxsize
+
+
+class _Instead:
+    """A module of which some names are others."""
+
+    def __init__(self, module: Any, **names: Any) -> None:
+        self.__dict__.update(names)
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+class Environment:
+    """Clocks in seconds, the id of the process that is running, and random bytes."""
+
+    def __init__(self) -> None:
+        self.begin(0)
+
+    def begin(self, seed: int) -> None:
+        """Start over."""
+        self.now = 1000.0
+        self.pid = 100
+        self._random = random.Random(seed)
+
+    def monotonic(self) -> float:
+        """Return the clock of the clients."""
+        return self.now
+
+    def getpid(self) -> int:
+        """Return the id of the process whose code is running."""
+        return self.pid
+
+    def urandom(self, size: int) -> bytes:
+        """Return random bytes."""
+        return self._random.randbytes(size)
+
+    def _names(self) -> dict[Any, Any]:
+        """Return what each thing is replaced with, wherever a module has it."""
+        clock: dict[str, Any] = dict.fromkeys(("monotonic", "time", "perf_counter"), self.monotonic)
+        process = {"getpid": self.getpid, "urandom": self.urandom}
+        instead = {
+            time: _Instead(time, **clock),
+            os: _Instead(os, **process),
+            threading: _Instead(threading, Lock=Lock, RLock=RLock),
+            threading.Lock: Lock,
+        }
+        return (
+            instead
+            | {getattr(os, name): new for name, new in process.items()}
+            | {time.monotonic: self.monotonic}
+        )
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Give the modules of bloomredis this environment."""
+        instead = {id(thing): new for thing, new in self._names().items()}
+        patches: list[Any] = []
+        for module in modules():
+            for name, value in list(vars(module).items()):
+                if id(value) in instead:
+                    patches.append(mock.patch.object(module, name, instead[id(value)]))
+        patches += _remembered()
+        patches.append(mock.patch.object(logging.getLogger("bloomredis"), "disabled", True))
+        for patch in patches:
+            patch.start()
+        try:
+            yield
+        finally:
+            for patch in reversed(patches):
+                patch.stop()
+
+
+def modules() -> list[Any]:
+    """Return the modules of bloomredis that can be imported without optional packages."""
+    names = [info.name for info in pkgutil.walk_packages(bloomredis.__path__, "bloomredis.")]
+    others = ("bloomredis.cli", "bloomredis.compat", "bloomredis.embedded")
+    return [importlib.import_module(name) for name in names if not name.startswith(others)]
+
+
+def _remembered() -> Iterator[Any]:
+    """Yield patches that let hashing, which depends on nothing else, remember what it returned."""
+    for layout in (Blocked, Classic, Counting):
+        for name in ("pack_one", "pack", "probes"):
+            yield mock.patch.object(layout, name, _remembering(getattr(layout, name)))
+    yield mock.patch.object(batch, "hashed", _remembering(batch.hashed))
+
+
+def _remembering(function: Callable[..., Any]) -> Callable[..., Any]:
+    remembered = lru_cache(MOST_HASHED)(lambda first, *rest: function(first, *map(_thawed, rest)))
+    return lambda first, given: remembered(first, tuple(given) if isinstance(given, list) else given)
+
+
+def _thawed(given: Any) -> Any:
+    return list(given) if isinstance(given, tuple) else given

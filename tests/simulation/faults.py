@@ -1,0 +1,269 @@
+"""The faults: what can go wrong, how it is drawn, and what it does.
+
+Each is a name with a function that proposes the arguments of an action, or None where it makes no sense now.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import redis
+
+from tests.simulation.forking import Forked, after_fork
+from tests.simulation.network import Exchange, error_of
+from tests.simulation.outcomes import SoftTimeLimit
+from tests.simulation.processes import Owner, Process
+from tests.simulation.world import ACTIONS, Action, World
+
+WORDS: Final = ("READONLY", "NOREPLICAS", "MISCONF", "NOPERM", "OOM")
+_ERRORS: Final = {"connection": redis.exceptions.ConnectionError, "timeout": redis.exceptions.TimeoutError}
+
+
+# -- connections
+
+
+def lose(world: World, ref: str, how: str, late: bool) -> None:  # noqa: FBT001 - an argument of an action
+    """Let a client lose its connection, before or after its message was executed."""
+    exchange = world.network.exchanges.get(ref)
+    if exchange is not None:
+        clock = world.server.data.now
+        error = _ERRORS[how]("Connection lost")
+        world.go_on(exchange.owner, lambda: world.network.break_connection(exchange, error, clock, late=late))
+
+
+def refuse(world: World, ref: str, word: str) -> None:
+    """Let the server refuse a message."""
+    exchange = world.network.exchanges.get(ref)
+    if exchange is not None and exchange.message is not None:
+        message = exchange.message
+        rest = len(exchange.commands) - len(message.replies)
+        message.replies += [error_of(f"{word} the server refuses")] * rest
+
+
+def copy(world: World, ref: str) -> None:
+    """Let a copy of a message stay in the network."""
+    exchange = world.network.exchanges.get(ref)
+    if exchange is not None:
+        world.network.copy(exchange)
+
+
+def stray(world: World, name: str) -> None:
+    """Let a message be executed that nobody waits for."""
+    message = world.network.strays.pop(name, None)
+    while message is not None and not message.is_executed:
+        world.run(message)
+
+
+# -- the server
+
+
+def flush_scripts(world: World) -> None:
+    """Let the server forget its scripts."""
+    world.server.flush_scripts()
+
+
+def flush_all(world: World) -> None:
+    """Let the server forget everything."""
+    world.server.data.flushall()
+
+
+def evict(world: World, what: str, place: int) -> None:
+    """Let the server evict a key: the filter, a receipt or a claim."""
+    keys = [key for key in world.server.data.alive() if what_is(key) == what]
+    if keys:
+        world.server.data.remove(keys[place % len(keys)])
+        world.history.disturbed[what] = world.history.step
+
+
+def what_is(key: bytes) -> str:
+    """Return what a key is for."""
+    for what in ("receipt", "claim"):
+        if b":%s:" % what.encode() in key:
+            return what
+    return "filter"
+
+
+def rollback(world: World, writes: int) -> None:
+    """Let the server lose its last writes."""
+    if len(world.older) < writes:
+        return
+    for _ in range(writes):
+        data, stored = world.older.pop()
+    world.server.data.restore(data)
+    world.history.restore(world.environment.now, stored)
+    world.history.disturbed["rollback"] = world.history.step
+
+
+def jump(world: World, seconds: float) -> None:
+    """Let the server's clock jump ahead."""
+    world.server.data.now += int(seconds * 1e6)
+    world.network.strays.clear()
+    world.history.disturbed["jump"] = world.history.step
+
+
+def deny(world: World, *verbs: str) -> None:
+    """Let the user have no right to some commands from now on; to all of them without arguments."""
+    world.server.denied = frozenset(verbs)
+
+
+def replicas(world: World, number: int) -> None:
+    """Let so many replicas confirm writes from now on."""
+    world.server.replicas = number
+
+
+# -- clients
+
+
+def cancel(world: World, ref: str) -> None:
+    """Let a caller go away without waiting for its answer."""
+    call = world.calls.get(ref)
+    if call is None:
+        return
+    if call.task is not None:
+        world.go_on(call.owner, call.task.cancel)
+    elif ref in world.network.exchanges:
+        world.network.abandon(world.network.exchanges[ref])
+        world.enter(call.owner.process)
+        call.close()
+        world.ended(call, None, GeneratorExit())
+
+
+def interrupt(world: World, ref: str) -> None:
+    """Let an exception that nobody knows be raised where a thread waits for its reply."""
+    call = world.calls.get(ref)
+    exchange = world.network.exchanges.get(ref)
+    if call is not None and exchange is not None and call.task is None:
+        world.network.abandon(exchange)
+        world.go_on(call.owner, lambda: call.fail(SoftTimeLimit("time is over")))
+
+
+def kill(world: World, name: str) -> None:
+    """Let a process die, and start again with new filter objects."""
+    setup = next((each for each in world.scenario.processes if each.name == name), None)
+    process = world.processes.get(name)
+    if setup is None or process is None:
+        return
+    for call in [each for each in world.calls.values() if each.owner.process is process]:
+        del world.calls[call.ref]
+        call.operation = None
+        for request in call.requests:
+            world.history.end(request, "void", *world.clocks())
+    for exchange in [each for each in world.network.exchanges.values() if each.owner.process is process]:
+        world.network.abandon(exchange)
+    if process.loop is not None:
+        process.loop.stop()
+    world.begin_process(setup)
+
+
+def fork(world: World, name: str, child_name: str) -> None:
+    """Let a process fork: the child has copies of its filter objects, and none of its threads."""
+    process = world.processes.get(name)
+    if process is None or process.loop is not None or child_name in world.processes:
+        return
+    child = Process(child_name, world.new_pid(), retries=process.retries)
+    world.enter(child)
+    forked = Forked()
+    for i, owner in enumerate(process.owners.values()):
+        made = Owner(f"{child_name}.{'abc'[i]}", child, forked(owner.filter), owner.options)
+        made.generations, made.is_fresh = dict(owner.generations), owner.may_open
+        made.acknowledged = owner.acknowledged
+        world.adopt(made)
+    after_fork(forked)
+
+
+# -- how faults are drawn
+
+Draw = Callable[[World, random.Random], Action | None]
+
+
+def _exchange(world: World, rng: random.Random, fits: Callable[[Exchange], bool] = bool) -> str | None:
+    refs = [ref for ref, each in world.network.exchanges.items() if fits(each)]
+    return rng.choice(refs) if refs else None
+
+
+def _unexecuted(exchange: Exchange) -> bool:
+    return exchange.message is not None and not exchange.message.replies
+
+
+def _executed(exchange: Exchange) -> bool:
+    return exchange.message is not None and exchange.message.is_executed
+
+
+def _on_exchange(name: str, fits: Callable[[Exchange], bool], *args: Sequence[Any]) -> Draw:
+    def draw(world: World, rng: random.Random) -> Action | None:
+        ref = _exchange(world, rng, fits)
+        return None if ref is None else Action(name, (ref, *(rng.choice(each) for each in args)))
+
+    return draw
+
+
+def _of(name: str, *args: Sequence[Any]) -> Draw:
+    return lambda _, rng: Action(name, tuple(rng.choice(each) for each in args))
+
+
+def _on_call(name: str) -> Draw:
+    def draw(world: World, rng: random.Random) -> Action | None:
+        return Action(name, (rng.choice(list(world.calls)),)) if world.calls else None
+
+    return draw
+
+
+def late(world: World, rng: random.Random) -> Action | None:
+    """Return the execution of a message that nobody waits for, if there is one."""
+    strays = list(world.network.strays)
+    return Action("stray", (rng.choice(strays),)) if strays else None
+
+
+def _kill(world: World, rng: random.Random) -> Action | None:
+    return Action("kill", (rng.choice(world.scenario.processes).name,))
+
+
+def _fork(world: World, rng: random.Random) -> Action | None:
+    names = [name for name, each in world.processes.items() if each.loop is None]
+    if not names or len(world.processes) > 4:
+        return None
+    name = rng.choice(names)
+    return Action("fork", (name, f"{name}-{len(world.processes)}"))
+
+
+def _deny(world: World, rng: random.Random) -> Action | None:
+    return Action(
+        "deny", () if world.server.denied else (rng.choice(("set", "setrange", "pexpire", "unlink")),)
+    )
+
+
+HOW: Final = tuple(_ERRORS)
+FAULTS: Final[dict[str, tuple[float, Draw]]] = {
+    "lost_reply": (3.0, _on_exchange("lose", _executed, HOW, (False,))),
+    "lost_request": (1.5, _on_exchange("lose", _unexecuted, HOW, (False,))),
+    "late_copy": (1.5, _on_exchange("lose", _unexecuted, HOW, (True,))),
+    "double_copy": (1.0, _on_exchange("copy", lambda _: True)),
+    "refusal": (1.5, _on_exchange("refuse", _unexecuted, WORDS)),
+    "script_flush": (0.5, _of("flush_scripts")),
+    "flush_all": (0.2, _of("flush_all")),
+    "evict_filter": (0.3, _of("evict", ("filter",), range(1))),
+    "evict_receipt": (0.3, _of("evict", ("receipt",), range(8))),
+    "evict_claim": (0.2, _of("evict", ("claim",), range(8))),
+    "rollback": (0.3, _of("rollback", range(1, 8))),
+    "jump": (0.1, _of("jump", (3.0, 130.0, 4 * 3600.0))),
+    "slow": (0.6, _of("wait", (0.6, 1.5, 5.0, 15.0, 45.0, 130.0))),
+    "deny": (0.3, _deny),
+    "replicas": (0.3, _of("replicas", (0, 1))),
+    "cancel": (0.8, _on_call("cancel")),
+    "interrupt": (0.4, _on_call("interrupt")),
+    "kill": (0.2, _kill),
+    "fork": (0.3, _fork),
+}
+"""The faults by name, each with how often it happens in proportion."""
+
+ACTIONS.update(
+    {
+        each.__name__: each
+        for each in (
+            *(lose, refuse, copy, stray, flush_scripts, flush_all, evict, rollback, jump, deny, replicas),
+            *(cancel, interrupt, kill, fork),
+        )
+    }
+)

@@ -1,0 +1,223 @@
+"""The history of a run: requests of callers, and the changes that the server was seen to make.
+
+What is stored is looked at after every command, so each change is known with the call that made it.  The
+history that belongs to the data goes back with them when the server is rolled back to an older state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+TOKEN_SECONDS: Final = 60.0
+"""How long a token, or the same object asked again, answers as the call without an answer would have."""
+
+State = Literal["running", "answered", "unknown", "void"]
+
+
+class Violation(AssertionError):  # noqa: N818 - a finding, not a fault of the simulation
+    """A rule that did not hold; `rule` is its short name."""
+
+    def __init__(self, rule: str, text: str) -> None:
+        super().__init__(f"{rule}: {text}")
+        self.rule = rule
+
+
+class Request:
+    """A caller's question about one item (or the whole filter), and what became of it.
+
+    :ivar owner: the filter object that was asked.
+    :ivar earlier: the request whose token it carries.
+    :ivar entry: the newest entry of the log when it began.
+    :ivar executed: the server's clock when its last command was executed, and the `generation` there.
+    :ivar opened: the generation that it opened, if it did.
+    :ivar held: what a claim was answered with, or what a commit is about.
+    :ivar ending: the verb that ends the claim, once that began.
+    :ivar is_single: whether it was not made with others, as a batch.
+    """
+
+    __slots__ = (
+        *(
+            "answer",
+            "clock",
+            "earlier",
+            "ended",
+            "ending",
+            "ended_clock",
+            "ended_now",
+            "entry",
+            "executed",
+            "generation",
+            "held",
+        ),
+        *("is_single", "item", "lease", "opened", "now", "owner", "ref", "started", "state", "token", "verb"),
+    )
+
+    def __init__(self, ref: str, verb: str, item: int, owner: Any, earlier: Request | None = None) -> None:
+        self.ref, self.verb, self.item, self.owner, self.earlier = ref, verb, item, owner, earlier
+        self.started = self.entry = self.ended = 0
+        self.now = self.ended_now = 0.0
+        self.clock = self.ended_clock = self.executed = self.lease = 0
+        self.state: State = "running"
+        self.answer: Any = None
+        self.token: str | None = None
+        self.held: Any = None
+        self.generation: bytes | None = None
+        self.opened: bytes | None = None
+        self.is_single = True
+        self.ending: str | None = None
+
+    def __repr__(self) -> str:
+        what = "" if self.item < 0 else f"(x{self.item})"
+        return f"{self.ref} {self.owner.name}.{self.verb}{what}"
+
+    @property
+    def root(self) -> Request:
+        """The first request whose answer it asks for."""
+        return self if self.earlier is None else self.earlier.root
+
+    def overlaps(self, other: Request) -> bool:
+        """Return whether both were running at one moment."""
+        return (self.state == "running" or self.ended > other.started) and (
+            other.state == "running" or other.ended > self.started
+        )
+
+
+class Change:
+    """A change of one item: added, and then whether it was new, or removed; and who may be answered so."""
+
+    __slots__ = ("claimants", "generation", "item", "new", "taken", "verb")
+
+    def __init__(
+        self, verb: str, item: int, generation: bytes, claimants: Sequence[Request], *, new: bool
+    ) -> None:
+        self.verb, self.item, self.generation, self.new = verb, item, generation, new
+        self.claimants = claimants
+        self.taken: Request | None = None
+
+
+class Entry(NamedTuple):
+    """What was stored from a moment on: `now` on the clock of the clients."""
+
+    now: float
+    generation: bytes | None
+    counts: tuple[int, ...]
+
+
+class Stored(NamedTuple):
+    """The newest entry with the changes that led there, by item."""
+
+    entry: Entry
+    changes: dict[int, tuple[Change, ...]]
+
+
+class History:
+    """Everything that is known of a run.
+
+    :ivar unknown: requests to add or remove that have no answer; `left` are other requests without one.
+    :ivar step: the number of the action that is being taken.
+    :ivar disturbed: the last step at which something happened that excuses what is not exact after it.
+    """
+
+    def __init__(self, items: int, now: float) -> None:
+        self.step = 0
+        self.disturbed = {"receipt": -1, "jump": -1, "rollback": -1, "claim": -1}
+        self.stored = Stored(Entry(now, None, (0,) * items), {})
+        self.log = [self.stored.entry]
+        self.changes: list[list[Change]] = [[] for _ in range(items)]
+        self.requests: list[list[Request]] = [[] for _ in range(items)]
+        self.unknown: list[Request] = []
+        self.left: list[Request] = []
+
+    def begin(self, request: Request, now: float, clock: int) -> None:
+        """Note that a request begins."""
+        request.started, request.entry = self.step, len(self.log) - 1
+        request.now, request.clock = now, clock
+        if request.item >= 0:
+            self.requests[request.item].append(request)
+
+    def end(self, request: Request, state: State, now: float, clock: int) -> None:
+        """Note that a request ends."""
+        request.state, request.ended = state, self.step
+        if state == "unknown" and request.verb in ("add", "remove"):
+            self.unknown.append(request)
+        elif state == "unknown":
+            self.left.append(request)
+        request.ended_now, request.ended_clock = now, clock
+
+    def observe(
+        self,
+        now: float,
+        generation: bytes | None,
+        counts: tuple[int, ...],
+        verb: str,
+        requests: Sequence[Request],
+    ) -> None:
+        """Note what is stored after a command of these requests."""
+        before = self.stored
+        if generation == before.entry.generation and counts == before.entry.counts:
+            return
+        same = generation == before.entry.generation
+        changes = dict(before.changes) if same else {}
+        old = before.entry.counts if same else (0,) * len(counts)
+        for item, count in enumerate(counts):
+            if count < old[item] and verb != "remove":
+                raise Violation(
+                    "bits lost", f"x{item} was in {old[item]} times and is in {count} times after {verb!r}"
+                )
+            if count != old[item]:
+                claimants = self._claimants(item, verb, requests)
+                made = list(
+                    _changes(Change(verb, item, generation or b"", claimants, new=False), old[item], count)
+                )
+                self.changes[item] += made
+                changes[item] = (*changes.get(item, ()), *made)
+        self._store(Stored(Entry(now, generation, counts), changes))
+
+    def _claimants(self, item: int, verb: str, requests: Sequence[Request]) -> list[Request]:
+        """Return the requests that may be answered that they changed an item."""
+        claimants = [each for each in requests if each.item == item and each.verb == verb]
+        if claimants or not requests:
+            return claimants
+        owner = requests[0].owner  # a removal settles what was added before
+        return [each for each in self.unknown if (each.item, each.verb, each.owner) == (item, verb, owner)]
+
+    def restore(self, now: float, stored: Stored) -> None:
+        """Note that the server went back to what was stored then."""
+        self._store(Stored(stored.entry._replace(now=now), stored.changes))
+
+    def _store(self, stored: Stored) -> None:
+        self.stored = stored
+        self.log.append(stored.entry)
+
+    # -- what the rules ask
+
+    def window(self, request: Request, seconds: float = 0.0) -> list[Entry]:
+        """Return what was stored at any time while a request ran, and so many seconds before."""
+        first = request.entry
+        while first > 0 and seconds and self.log[first].now > request.now - seconds:
+            first -= 1
+        return self.log[first:]
+
+    def live(self, item: int) -> tuple[Change, ...]:
+        """Return the changes of an item that led to what is stored."""
+        return self.stored.changes.get(item, ())
+
+    def disturbed_since(self, step: int, *names: str) -> bool:
+        """Return whether something happened after a step that excuses an answer."""
+        return any(self.disturbed[name] >= step for name in names or self.disturbed)
+
+    def is_owed(self, request: Request, now: float, clock: int) -> bool:
+        """Return whether a request without an answer may still get it."""
+        return (
+            request.state == "unknown"
+            and now - request.ended_now <= TOKEN_SECONDS
+            and clock - request.ended_clock <= TOKEN_SECONDS * 1e6
+            and not self.disturbed_since(request.started)
+        )
+
+
+def _changes(like: Change, before: int, after: int) -> Iterator[Change]:
+    """Yield the changes that lead from one count to another."""
+    for count in range(before, after) if before < after else range(before - after):
+        yield Change(like.verb, like.item, like.generation, like.claimants, new=before < after and count == 0)

@@ -1,0 +1,137 @@
+"""The kinds of filters that are simulated: how they are made, what is called, and how to see what is stored.
+
+Another kind is another entry of `KINDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import bloomredis.asyncio
+from bloomredis.operations.counting import CountingOperations
+from bloomredis.stored import header, planning
+from tests.simulation.database import Database
+from tests.simulation.entries import PlainOperations
+
+KEY: Final = "f"
+ITEMS: Final = 6
+NAMES: Final = tuple(f"x{item}" for item in range(ITEMS))
+
+Observed = tuple[bytes | None, tuple[int, ...]]
+"""The generation of what is stored, None if there is none, and how often each item is in."""
+
+_NOTHING: Final[Observed] = (None, (0,) * ITEMS)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of filter.
+
+    :ivar calls: what is called, and how often in proportion.
+    :ivar shared: options of which a run chooses one for all objects.
+    :ivar variants: options of which each object has its own.
+    :ivar observer: returns a function that says what is stored.
+    """
+
+    name: str
+    operations: Callable[..., Any]
+    asynchronous: Callable[..., Any]
+    observer: Callable[[], Callable[[Database], Observed]]
+    calls: dict[str, float]
+    options: dict[str, Any]
+    shared: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    variants: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    counts: bool = False
+
+
+class PlainObserver:
+    """The items in a filter of one bitmap, by its bits."""
+
+    def __init__(self) -> None:
+        self._masks: dict[bytes, tuple[int, ...]] = {}  # by the parameters in the header
+        self._value: Any = None
+        self._observed = _NOTHING
+
+    def __call__(self, data: Database) -> Observed:
+        value = data.find(KEY.encode())
+        if value is not self._value:
+            self._value = value
+            self._observed = _NOTHING if value is None else self._read(value)
+        return self._observed
+
+    def _read(self, value: bytes) -> Observed:
+        parameters = value[:40]
+        if parameters not in self._masks:
+            self._masks[parameters] = self._learn(value)
+        bits = int.from_bytes(value[64:], "big")
+        return value[40:48], tuple([int(bits & mask == mask) for mask in self._masks[parameters]])
+
+    @staticmethod
+    def _learn(value: bytes) -> tuple[int, ...]:
+        layout = planning.stored(header.parse(value[:64]))
+        last = (len(value) - 64) * 8 - 1
+        return tuple(sum(1 << last - bit for bit in set(layout.probes(name.encode()))) for name in NAMES)
+
+
+class CountingObserver:
+    """How often each item is in a filter that counts, by its counters."""
+
+    def __init__(self) -> None:
+        self._places: dict[bytes, tuple[tuple[int, ...], ...]] = {}
+        self._value: Any = None
+        self._observed = _NOTHING
+
+    def __call__(self, data: Database) -> Observed:
+        value = data.find(KEY.encode())
+        if value is not self._value:
+            self._value = value
+            self._observed = _NOTHING if value is None else self._read(value)
+        return self._observed
+
+    def _read(self, value: bytes) -> Observed:
+        parameters = value[:40]
+        if parameters not in self._places:
+            layout = planning.stored(header.parse(value[:64], header.COUNTING))
+            self._places[parameters] = tuple(
+                tuple(sorted(set(layout.probes(name.encode())))) for name in NAMES
+            )
+        counts = [min([_counter(value, place) for place in places]) for places in self._places[parameters]]
+        return value[40:48], tuple(counts)
+
+
+def _counter(value: bytes, place: int) -> int:
+    byte = value[64 + (place >> 1)]
+    return byte & 15 if place & 1 else byte >> 4
+
+
+ADDING: Final = {"add": 10.0, "add_many": 1.5, "contains": 3.0, "reserve": 0.4, "clear": 0.2, "delete": 0.1}
+CLAIMING: Final = {"claim": 2.0, "claim_many": 0.3, "commit": 2.0, "release": 0.7, "extend": 0.7}
+_ON_LOST: Final = ("raise", "raise", "recreate")
+
+KINDS: Final = {
+    each.name: each
+    for each in (
+        Kind(
+            name="BloomFilter",
+            operations=PlainOperations,
+            asynchronous=bloomredis.asyncio.BloomFilter,
+            observer=PlainObserver,
+            calls=ADDING | CLAIMING,
+            options={"capacity": 100, "error_rate": 1e-9},
+            shared={"layout": ("blocked", "classic")},
+            variants={"on_lost": _ON_LOST, "local_cache": (False, False, True), "min_replicas": (0, 0, 0, 1)},
+        ),
+        Kind(
+            name="CountingBloomFilter",
+            operations=CountingOperations,
+            asynchronous=bloomredis.asyncio.CountingBloomFilter,
+            observer=CountingObserver,
+            calls=ADDING | CLAIMING | {"remove": 5.0},
+            options={"capacity": 100, "error_rate": 1e-6},
+            variants={"on_lost": _ON_LOST, "min_replicas": (0, 0, 0, 1)},
+            counts=True,
+        ),
+    )
+}

@@ -1,0 +1,128 @@
+"""An event loop without time or files, and the client that asyncio filters are given."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+Send = Callable[[list[Any], "asyncio.Future[Any]", bool], None]
+
+
+class Loop(asyncio.AbstractEventLoop):
+    """Callbacks in the order in which they were asked for; `run` runs them until none is left."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._ready: deque[asyncio.Handle] = deque()
+        self._clock = clock
+        self._errors: list[BaseException] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def call_soon(  # type: ignore[override]  # as in the standard library, but for its type variables
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, **_: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self)
+        self._tasks.append(task)
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if error := context.get("exception"):
+            self._errors.append(error)
+
+    def time(self) -> float:
+        return self._clock()
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_closed(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def run(self) -> None:
+        """Run all callbacks, and those that they ask for; raise what one of them raises."""
+        events._set_running_loop(self)
+        try:
+            while self._ready:
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        finally:
+            events._set_running_loop(None)
+        self._tasks = [task for task in self._tasks if not task.done()]
+        if self._errors:
+            raise self._errors.pop()
+
+    def stop(self) -> None:
+        """Let all tasks vanish, as those of a process that dies."""
+        events._set_running_loop(self)
+        try:
+            for task in self._tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]  # of the standard library
+                    task.get_coro().close()
+        finally:
+            events._set_running_loop(None)
+        self._ready.clear()
+
+    def start(
+        self, coroutine: Coroutine[Any, Any, Any], ended: Callable[[Any, BaseException | None], None]
+    ) -> Any:
+        """Start a task; `ended` is called with its answer or its error."""
+
+        def done(task: asyncio.Task[Any]) -> None:
+            if task.cancelled():
+                ended(None, asyncio.CancelledError())
+            elif task.exception() is not None:
+                ended(None, task.exception())
+            else:
+                ended(task.result(), None)
+
+        task = self.create_task(coroutine)
+        task.add_done_callback(done)
+        return task
+
+
+class Client:
+    """What an asyncio filter needs of a client: `send` is given commands and the future of the replies."""
+
+    def __init__(self, loop: Loop, send: Send) -> None:
+        self._loop, self._send = loop, send
+
+    async def execute_command(self, *command: Any, **_: Any) -> Any:
+        future = self._loop.create_future()
+        self._send([command], future, True)
+        return await future
+
+    def pipeline(self, *, transaction: bool) -> Pipeline:
+        assert not transaction
+        return Pipeline(self._loop, self._send)
+
+
+class Pipeline:
+    """Commands that are sent together."""
+
+    def __init__(self, loop: Loop, send: Send) -> None:
+        self._loop, self._send = loop, send
+        self._commands: list[Any] = []
+
+    def execute_command(self, *command: Any, **_: Any) -> None:
+        self._commands.append(command)
+
+    async def execute(self, *, raise_on_error: bool) -> Any:
+        assert not raise_on_error
+        future = self._loop.create_future()
+        self._send(self._commands, future, False)
+        return await future

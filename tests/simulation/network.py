@@ -1,0 +1,146 @@
+"""The network between clients and the server: messages, and how a client library sends them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import redis
+
+from bloomredis.protocol import scripts
+from tests.simulation.history import Request
+
+_BY_WORD: Final = {
+    "ERR": redis.exceptions.ResponseError,
+    "NOSCRIPT": redis.exceptions.NoScriptError,
+    "READONLY": redis.exceptions.ReadOnlyError,
+    "OOM": redis.exceptions.OutOfMemoryError,
+    "NOPERM": redis.exceptions.NoPermissionError,
+}
+_VERBS: Final = {
+    name: each.verb
+    for verb in scripts.verbs()
+    for each in (scripts.load(verb), scripts.load(verb, layered=True))
+    for name in (each.sha, each.text)
+}
+
+
+def error_of(text: str) -> Exception:
+    """Return the exception that the client library makes of an error reply."""
+    word, _, rest = text.partition(" ")
+    kind = _BY_WORD.get(word)
+    return redis.exceptions.ResponseError(text) if kind is None else kind(rest)
+
+
+def verb_of(command: Sequence[Any]) -> str:
+    """Return the verb of the script that a command runs, or the command's own."""
+    verb = _VERBS.get(command[1]) if command[0] in ("EVALSHA", "EVAL") else None
+    return verb or str(command[0])
+
+
+class Message:
+    """One sending of some commands; those with a reply have been executed."""
+
+    __slots__ = ("clock", "exchange", "name", "replies")
+
+    def __init__(self, exchange: Exchange, name: str, clock: int) -> None:
+        self.exchange, self.name, self.clock = exchange, name, clock
+        self.replies: list[Any] = []
+
+    @property
+    def is_executed(self) -> bool:
+        """Whether all of its commands were."""
+        return len(self.replies) == len(self.exchange.commands)
+
+    def copied(self, name: str) -> Message:
+        """Return a copy that has not been executed."""
+        return Message(self.exchange, name, self.clock)
+
+
+class Exchange:
+    """Commands that a client sends until it has the replies, or gives up.
+
+    :ivar requests: those that it is sent for.
+    :ivar answer: called with the reply.
+    :ivar fail: called with the error.
+    """
+
+    __slots__ = (
+        *("answer", "commands", "fail", "is_single", "message", "owner", "ref", "requests", "retries"),
+        *("sendings", "verb"),
+    )
+
+    def __init__(
+        self,
+        ref: str,
+        owner: Any,
+        commands: Sequence[Sequence[Any]],
+        requests: Sequence[Request],
+        *,
+        is_single: bool,
+    ) -> None:
+        self.ref, self.owner, self.commands, self.requests = ref, owner, commands, requests
+        self.answer: Callable[[Any], object]
+        self.fail: Callable[[BaseException], object]
+        self.is_single = is_single
+        self.retries = owner.process.retries
+        self.verb = verb_of(commands[0])
+        self.sendings = 0
+        self.message: Message | None = None
+
+
+class Network:
+    """Messages under way.
+
+    :ivar exchanges: those that clients wait for.
+    :ivar strays: messages that nobody waits for any more, and which may still be executed.
+    """
+
+    def __init__(self) -> None:
+        self.exchanges: dict[str, Exchange] = {}
+        self.strays: dict[str, Message] = {}
+
+    def send(self, exchange: Exchange, clock: int) -> None:
+        """Send the commands of an exchange, for the first time or again."""
+        exchange.sendings += 1
+        exchange.message = Message(exchange, f"{exchange.ref}.{exchange.sendings}", clock)
+        self.exchanges[exchange.ref] = exchange
+
+    def leave(self, message: Message) -> None:
+        """Leave a message that was not executed to its fate."""
+        if not message.is_executed:
+            self.strays[message.name] = message
+
+    def copy(self, exchange: Exchange) -> None:
+        """Leave a copy of a message on its way."""
+        message = exchange.message
+        if message is not None and f"{message.name}c" not in self.strays:
+            self.strays[f"{message.name}c"] = message.copied(f"{message.name}c")
+
+    def answer(self, exchange: Exchange) -> None:
+        """Hand a client the replies that it waits for."""
+        message = exchange.message
+        if message is None or not message.is_executed:
+            return
+        del self.exchanges[exchange.ref]
+        if not exchange.is_single:
+            exchange.answer(list(message.replies))
+        elif isinstance(message.replies[0], Exception):
+            exchange.fail(message.replies[0])
+        else:
+            exchange.answer(message.replies[0])
+
+    def break_connection(self, exchange: Exchange, error: Exception, clock: int, *, late: bool) -> None:
+        """Let a client lose its connection: the library sends again, or the caller has the error."""
+        if exchange.message is not None and late:
+            self.leave(exchange.message)
+        if exchange.sendings <= exchange.retries:
+            self.send(exchange, clock)
+            return
+        del self.exchanges[exchange.ref]
+        exchange.fail(error)
+
+    def abandon(self, exchange: Exchange) -> None:
+        """Forget an exchange whose caller has gone; what was sent is still on its way."""
+        if self.exchanges.pop(exchange.ref, None) is not None and exchange.message is not None:
+            self.leave(exchange.message)

@@ -1,0 +1,97 @@
+"""The outcomes of calls: answers are checked, and requests without one are remembered as such."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import redis
+
+from bloomredis.errors import (
+    BatchInterruptedError,
+    ClaimLostError,
+    FilterLostError,
+    OutcomeUnknownError,
+    ServerRefusedError,
+)
+from tests.simulation.entries import NOTHING_IN_DOUBT
+from tests.simulation.history import Request, State, Violation
+from tests.simulation.processes import Call
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class SoftTimeLimit(Exception):  # noqa: N818 - as in the library whose exception it is like
+    """An exception that is neither the client library's nor bloomredis'."""
+
+
+_UNKNOWN: Final = (
+    *(OutcomeUnknownError, ServerRefusedError, SoftTimeLimit, *NOTHING_IN_DOUBT),
+    *(redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, asyncio.CancelledError, GeneratorExit),
+)
+
+
+def settle(world: World, call: Call, answer: Any, error: BaseException | None) -> None:
+    """Check what a call ended with."""
+    answers = answer if isinstance(answer, list) else [answer]
+    if error is not None:
+        answers = error.results if isinstance(error, BatchInterruptedError) else []
+        error = error.__cause__ or error if isinstance(error, BatchInterruptedError) else error
+    for i, request in enumerate(call.requests):
+        if i < len(answers):
+            _answered(world, request, answers[i])
+        elif error is not None:
+            request.token = getattr(error, "token", None) if request.is_single else None
+            _failed(world, request, error)
+
+
+def _end(world: World, request: Request, state: State, *, answered: bool) -> None:
+    world.history.end(request, state, *world.clocks())
+    request.owner.end(request, world.history.step, answered=answered)
+
+
+def _answered(world: World, request: Request, answer: Any) -> None:
+    request.answer = answer
+    check = _CHECKS.get(request.verb)
+    try:
+        if check is not None:
+            check(world, request, answer)
+    finally:
+        _end(world, request, "answered", answered=True)
+
+
+def _failed(world: World, request: Request, error: BaseException) -> None:
+    try:
+        if isinstance(error, FilterLostError):
+            world.rules.lost(request)
+        elif isinstance(error, ClaimLostError):
+            _not_held(world, request)
+        elif not isinstance(error, _UNKNOWN):
+            raise Violation("unexpected error", f"{request} raised {error!r}") from error
+        if isinstance(error, OutcomeUnknownError) and request.is_single and request.verb == "add":
+            world.rules.unknown(request)
+    finally:
+        _end(world, request, "unknown" if isinstance(error, _UNKNOWN) else "void", answered=False)
+
+
+def _not_held(world: World, request: Request) -> None:
+    if request.verb == "commit":
+        world.claims.not_held(request)
+
+
+def _claimed(world: World, request: Request, claim: Any) -> None:
+    request.held = claim
+    if claim.state == "claimed":
+        world.held.append(request)
+    world.claims.claimed(request, claim.state)
+
+
+_CHECKS: Final[dict[str, Any]] = {
+    "add": lambda world, request, answer: world.rules.added(request, new=answer),
+    "contains": lambda world, request, answer: world.rules.asked(request, there=answer),
+    "remove": lambda world, request, answer: world.rules.removed(request, was_in=answer),
+    "claim": _claimed,
+    "commit": lambda world, request, _: world.claims.committed(request),
+    "extend": lambda world, request, _: world.claims.extended(request),
+}

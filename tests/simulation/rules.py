@@ -1,0 +1,294 @@
+"""The rules that answers must keep, and the limits that are documented.
+
+* Of all who add an item to one generation of the filter exactly one is answered True, at the latest when
+  those whose calls had no answer ask again within a minute.  Not promised after a receipt was evicted, after
+  the server's clock jumped, and after a rollback; and nobody answers for a client that died.
+* "Already there" and "there" are said of what was in the filter while the call ran, "not there" only of what
+  was not in it all the time.  With `local_cache` the filter may be as old as `local_cache_check`.
+* No answer is about a generation that the object was not given: that is a `FilterLostError` first, unless
+  `on_lost="recreate"`.  There is none without a loss.
+* Of a filter that counts, every call that was answered counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.simulation.history import Change, Entry, History, Request, Violation
+
+
+class Rules:
+    """The rules over one history.  `clocks` returns the clients' clock and the server's."""
+
+    def __init__(self, history: History, clocks: Callable[[], tuple[float, int]], *, counts: bool) -> None:
+        self._history = history
+        self._clocks = clocks
+        self._counts = counts
+
+    # -- adding
+
+    def added(self, request: Request, *, new: bool) -> None:
+        """Check the answer to an add."""
+        self._check_generation(request)
+        if self._counts or new:
+            self._take(request, new=new)
+        else:
+            self._check_present(request)
+        if not new and not self._counts:
+            self._check_own(request)
+            self._check_owed(request)
+        if self._counts:
+            self._check_once(request)
+
+    def _take(self, request: Request, *, new: bool) -> None:
+        """Find the change that an answer is about; nobody else is answered so."""
+        mine = self._takeable(request)
+        during = {entry.generation for entry in self._history.window(request)}
+        if self._match(request, set()):
+            taken = next(each for each in mine if each.taken is request)
+            if taken.generation not in during and not request.owner.knows(taken.generation, request):
+                raise Violation(
+                    "dead generation", f"{request} was answered {new} for a generation that is gone"
+                )
+            if not (request.owner.recreates or request.owner.knows(taken.generation, request)):
+                raise Violation(
+                    "silent loss", f"{request} was answered {new} for a filter that it was not given"
+                )
+        elif any(self._is_shared(each, request) or self._yields(each, request) for each in mine):
+            return
+        elif mine:
+            raise Violation("two winners", f"{request} was answered {new}, and {mine[0].taken} was too")
+        elif not (self._counts and self._is_excused(request)):
+            raise Violation("nothing written", f"{request} was answered {new}, but its call did not do so")
+
+    def _takeable(self, request: Request) -> list[Change]:
+        """Return the changes that the answer to a request may be about, the likeliest first."""
+        new = request.answer and request.verb == "add"
+        live, inherited = self._history.live(request.item), self._inherited(request)
+        found = [
+            each
+            for each in self._history.changes[request.item]
+            if each.new == new and each.verb == request.verb and self._may_take(each, request, inherited)
+        ]
+
+        def unlikely(change: Change) -> tuple[bool, bool, bool, int]:
+            own, owed = request in change.claimants, not set(inherited).isdisjoint(change.claimants)
+            return change not in live, not own, not owed, len(change.claimants)
+
+        return sorted(found, key=unlikely) if len(found) > 1 else found
+
+    def _match(self, request: Request, seen: set[int]) -> bool:
+        """Find a change for a request, where others take another one if need be (Kuhn's algorithm)."""
+        for change in self._takeable(request):
+            if id(change) not in seen:
+                seen.add(id(change))
+                if change.taken is None or self._match(change.taken, seen):
+                    change.taken = request
+                    return True
+        return False
+
+    def _is_shared(self, change: Change, request: Request) -> bool:
+        """Return whether two asked for the answer of a third, one with its token: of these, one ought to."""
+        taken = change.taken
+        if taken is None or (taken.earlier is None and request.earlier is None):
+            return False
+        return any(self._inherits(taken, each) for each in self._inherited(request))
+
+    def _yields(self, change: Change, request: Request) -> bool:
+        """Let a request leave its change to another one, where it shares the answer of a third."""
+        other = change.taken
+        if other is None or not any(
+            self._is_shared(each, other) for each in self._takeable(other) if each is not change
+        ):
+            return False
+        change.taken = request
+        return True
+
+    def _inherited(self, request: Request) -> list[Request]:
+        """Return the requests without an answer that a request asks again for, and what these asked for."""
+        left = [each for each in self._history.unknown if each.item == request.item and each is not request]
+        found, asking = [], [request]
+        while asking and left:
+            now = asking.pop()
+            asking += [each for each in left if self._inherits(now, each)]
+            found += [each for each in left if self._inherits(now, each)]
+            left = [each for each in left if each not in found]
+        return found
+
+    def _may_take(self, change: Change, request: Request, inherited: list[Request] | None = None) -> bool:
+        if any(each is request or self._runs_beside(each, request) for each in change.claimants):
+            return True
+        inherited = self._inherited(request) if inherited is None else inherited
+        return bool(inherited) and any(
+            each in inherited
+            or any(
+                (each.earlier or request.earlier) and self._inherits(each, earlier) for earlier in inherited
+            )
+            for each in change.claimants
+        )
+
+    @staticmethod
+    def _runs_beside(request: Request, other: Request) -> bool:
+        """Return whether two calls of one object ran at the same time: it may answer either first."""
+        both = (request.owner, request.verb) == (other.owner, other.verb)
+        return both and request.earlier is other.earlier is None and request.overlaps(other)
+
+    @staticmethod
+    def _inherits(request: Request, earlier: Request) -> bool:
+        """Return whether a request gets the answer that an earlier one did not get."""
+        if request.verb != earlier.verb:
+            return False
+        token = request.earlier
+        if token is None:
+            return request.owner is earlier.owner
+        return token.root is earlier.root or token.token == earlier.token
+
+    def _check_present(self, request: Request) -> None:
+        """Check "already there"."""
+        if not self._was_present(request):
+            raise Violation("not there", f'{request} was answered "already there", and it was not')
+
+    def _was_present(self, request: Request) -> bool:
+        """Return whether the item was in, or the object's copy may have it."""
+        item, owner = request.item, request.owner
+        if any(entry.counts[item] for entry in self._history.window(request)):
+            return True
+        if owner.cache_seconds and self._history.disturbed["rollback"] >= 0:
+            return True  # the copy has what the server lost
+        before = [*self._since_first(request), *self._history.window(request, owner.cache_seconds)]
+        return any(entry.counts[item] and owner.knows(entry.generation, request) for entry in before)
+
+    def _check_own(self, request: Request) -> None:
+        """Check that a request which made the item new is not answered "already there"."""
+        for change in self._history.live(request.item):
+            if (
+                change.verb != request.verb
+                or change.taken
+                or not change.new
+                or request not in change.claimants
+            ):
+                continue
+            if not self._has_other_takers(change, request) and not self._is_excused(request):
+                raise Violation("own work", f'{request} was answered "already there" for what it had added')
+
+    def _check_owed(self, request: Request) -> None:
+        """Check that a request which asks again is not answered "already there" for its own work."""
+        now, clock = self._clocks()
+        for change in self._history.live(request.item):
+            if change.verb != request.verb or change.taken or not change.new or request in change.claimants:
+                continue
+            for earlier in change.claimants:
+                if (
+                    earlier.ended < request.started
+                    and self._inherits(request, earlier)
+                    and self._history.is_owed(earlier, now, clock)
+                    and not self._has_other_takers(change, request, besides=earlier)
+                    and not self._has_rival(change, request)
+                ):
+                    raise Violation(
+                        "owed", f'{request} was answered "already there", and {earlier} had added it'
+                    )
+
+    def _has_other_takers(self, change: Change, request: Request, besides: Request | None = None) -> bool:
+        now, clock = self._clocks()
+        return any(
+            each not in (request, besides)
+            and (each.state == "running" or self._history.is_owed(each, now, clock))
+            for each in change.claimants
+        )
+
+    def _has_rival(self, change: Change, request: Request) -> bool:
+        """Return whether another request that might have got the answer ran at the same time."""
+        return any(
+            each is not request
+            and each.verb == request.verb
+            and self._may_take(change, each)
+            and each.overlaps(request)
+            for each in self._history.requests[request.item]
+        )
+
+    def _is_excused(self, request: Request) -> bool:
+        return self._history.disturbed_since(request.started)
+
+    # -- counting
+
+    def removed(self, request: Request, *, was_in: bool) -> None:
+        """Check the answer to a removal."""
+        self._check_generation(request)
+        if was_in:
+            self._take(request, new=False)
+        elif all(entry.counts[request.item] for entry in self._since_first(request)):
+            raise Violation("not removed", f"{request} was answered False, and it was in all the time")
+        self._check_once(request)
+
+    def _since_first(self, request: Request) -> list[Entry]:
+        """Return what was stored since the first of the requests that a request asks again for."""
+        first = min([request.entry, *(each.entry for each in self._inherited(request))])
+        return self._history.log[first:]
+
+    def _check_once(self, request: Request) -> None:
+        """Check that an answered request, with the one that it repeats, counted once."""
+        now, clock = self._clocks()
+        if self._is_excused(request):
+            return
+        live = [each for each in self._history.live(request.item) if each.verb == request.verb]
+        own = [each for each in live if each.claimants == [request] and each.taken is None]
+        if own:
+            raise Violation("counted twice", f"{request} counted more than once")
+        token = request.earlier
+        if token is None or not self._history.is_owed(token, now, clock) or token.ended >= request.started:
+            return
+        if not any(each.claimants == [request] for each in live):
+            return
+        for change in live:
+            alone = set(change.claimants) == {token} and change.taken is None
+            if alone and not self._has_rival(change, request):
+                raise Violation(
+                    "counted again", f"{request} counted, and {token}, whose token it has, did too"
+                )
+
+    def unknown(self, request: Request) -> None:
+        """Check that a call which was executed, and whose outcome its caller does not know, left a token."""
+        for change in self._history.live(request.item):
+            if (
+                change.verb == request.verb
+                and request in change.claimants
+                and not (change.taken or request.token)
+            ):
+                raise Violation(
+                    "no token", f"{request} was executed, and its OutcomeUnknownError has no token"
+                )
+
+    # -- asking
+
+    def asked(self, request: Request, *, there: bool) -> None:
+        """Check the answer to a test."""
+        self._check_generation(request)
+        if there and not self._was_present(request):
+            raise Violation("false positive", f"{request} was answered True, and it was not in")
+        if not there and all(entry.counts[request.item] for entry in self._history.window(request)):
+            raise Violation("false negative", f"{request} was answered False, and it was in all the time")
+
+    # -- generations
+
+    def _check_generation(self, request: Request) -> None:
+        """Check that an object answers only for a filter that it was given."""
+        owner = request.owner
+        entries = [*self._since_first(request), *self._history.window(request, owner.cache_seconds)]
+        if not owner.recreates and not any(owner.knows(entry.generation, request) for entry in entries):
+            raise Violation(
+                "silent loss", f"{request} was answered for a filter that the object was not given"
+            )
+
+    def lost(self, request: Request) -> None:
+        """Check a `FilterLostError`."""
+        owner = request.owner
+        if owner.recreates:
+            raise Violation("lost", f"{request} raised FilterLostError, and on_lost is 'recreate'")
+        known = owner.acknowledged
+        if known is None or known[0] > request.entry or self._history.disturbed["rollback"] >= 0:
+            return
+        if all(entry.generation == known[1] for entry in self._history.log[known[0] :]):
+            raise Violation(
+                "no loss", f"{request} raised FilterLostError, and the filter was there all the time"
+            )

@@ -1,0 +1,116 @@
+"""Schedules: drawn from a seed, one action at a time, with a look at what is under way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import Any, Final
+
+from tests.simulation.faults import FAULTS, late
+from tests.simulation.kinds import ADDING, CLAIMING, ITEMS, KINDS, Kind
+from tests.simulation.processes import Setup
+from tests.simulation.world import Action, Scenario, World
+
+MOST_CALLS: Final = 6
+"""Calls under way at the same time."""
+
+
+def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
+    """Return what a run begins with: each has some of the faults, so that none hides the others.
+
+    :param names: of the faults and calls that there may be.
+    """
+    some = frozenset(name for name in FAULTS if rng.random() < 0.5 and name in names)
+    chosen = KINDS[kind]
+    calls = frozenset(name for name in chosen.calls if name in names)
+    options = tuple((name, rng.choice(values)) for name, values in chosen.shared.items())
+    processes = tuple(_setup(rng, chosen, f"p{i}") for i in range(rng.choice((1, 2, 2, 3))))
+    return Scenario(kind, options, processes, some, calls)
+
+
+def _setup(rng: random.Random, kind: Kind, name: str) -> Setup:
+    objects = tuple(
+        tuple((option, rng.choice(values)) for option, values in kind.variants.items())
+        for _ in range(rng.choice((1, 1, 2)))
+    )
+    return Setup(name, objects, rng.choice((0, 0, 1, 3, 10)), rng.random() < 0.3)
+
+
+class Drawing:
+    """Draws the actions of one run; how often each kind is drawn differs from run to run."""
+
+    def __init__(self, rng: random.Random, world: World) -> None:
+        self._rng, self._world = rng, world
+        self._faults = sorted(world.scenario.faults)
+        self._weights = [FAULTS[name][0] * rng.choice((0.3, 1.0, 3.0)) for name in self._faults]
+        self._fault_share = rng.choice((0.02, 0.06, 0.15)) if self._faults else 0.0
+        self._start_share = rng.choice((0.15, 0.3, 0.5))
+        favoured = rng.choice(((), (), ADDING, CLAIMING))
+        weights = {
+            name: weight * rng.choice((0.2, 1.0, 1.0, 3.0)) * (5.0 if name in favoured else 1.0)
+            for name, weight in world.kind.calls.items()
+        }
+        self._calls = [name for name in weights if name in world.scenario.calls]
+        self._call_weights = [weights[name] for name in self._calls]
+        self._items = rng.choice((2, 3, ITEMS))
+        self._count = 0
+
+    def __call__(self) -> Action:
+        """Return the next action."""
+        rng, world = self._rng, self._world
+        draw = rng.random()
+        if draw < self._fault_share:
+            action = FAULTS[rng.choices(self._faults, self._weights)[0]][1](world, rng)
+        elif not world.calls or (draw > 1 - self._start_share and len(world.calls) < MOST_CALLS):
+            action = self._start()
+        elif world.network.strays and rng.random() < 0.1:
+            action = late(world, rng)
+        else:
+            action = self._progress()
+        return action or Action("wait", (rng.choice((0.01, 0.1, 0.5)),))
+
+    def _progress(self) -> Action | None:
+        exchanges = list(self._world.network.exchanges.values())
+        if not exchanges:
+            return None
+        exchange = self._rng.choice(exchanges)
+        done = exchange.message is not None and exchange.message.is_executed
+        return Action("reply" if done else "execute", (exchange.ref,))
+
+    def _start(self) -> Action | None:
+        rng, world = self._rng, self._world
+        self._count += 1
+        ref = f"c{self._count}"
+        if world.history.unknown and rng.random() < 0.3:
+            return self._repeated(ref)
+        owner = rng.choice(list(world.owners))
+        verb = rng.choices(self._calls, self._call_weights)[0]
+        if verb in ("commit", "release", "extend"):
+            return self._about_claim(ref, verb)
+        items: tuple[int, ...] = ()
+        if verb.endswith("_many"):
+            items = tuple(rng.randrange(self._items) for _ in range(rng.choice((2, 3, 4))))
+        elif verb not in ("reserve", "clear", "delete"):
+            items = (rng.randrange(self._items),)
+        return Action("start", (ref, owner, verb, items, None))
+
+    def _repeated(self, ref: str) -> Action | None:
+        """Return a call that asks again for what had no answer."""
+        rng, world = self._rng, self._world
+        request = rng.choice(world.history.unknown[-4:])
+        args: tuple[Any, ...] = (request.owner.name, request.verb, (request.item,), None)
+        if request.token and rng.random() < 0.5:
+            args = (
+                rng.choice([request.owner.name, *world.owners]),
+                request.verb,
+                (request.item,),
+                request.ref,
+            )
+        return Action("start", (ref, *args))
+
+    def _about_claim(self, ref: str, verb: str) -> Action | None:
+        held = [each for each in self._world.held[-6:] if each.held.state == "claimed"]
+        if not held:
+            return None
+        claim = self._rng.choice(held)
+        return Action("start", (ref, claim.owner.name, verb, (), claim.ref))

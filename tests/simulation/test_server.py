@@ -1,0 +1,223 @@
+"""The simulated server replies as a real one does, command by command and script by script."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+import redis
+
+from bloomredis.errors import BloomError
+from bloomredis.operations.claims import Held
+from bloomredis.operations.counting import CountingOperations
+from bloomredis.operations.filter import FilterOperations
+from bloomredis.protocol.replies import unhex
+from tests.simulation.database import ServerError
+from tests.simulation.network import error_of
+from tests.simulation.processes import unpacked
+from tests.simulation.server import START, Server
+from tests.support import servers as real_servers
+
+Ask = Callable[..., Any]
+"""Sends a command and returns its reply."""
+
+KEYS = (b"a", b"b", b"c")
+ITEMS = [f"x{i}" for i in range(8)]
+
+
+@pytest.fixture
+def ask(servers: Callable[[str], real_servers.Server]) -> Iterator[Ask]:
+    """Asks a real server, which is empty."""
+    with servers("valkey-9").client() as client:
+        client.flushall()
+        client.script_flush()
+        client.response_callbacks.clear()
+        yield cast("Ask", client.execute_command)
+
+
+def replied(execute: Callable[..., Any], command: tuple[Any, ...]) -> Any:
+    """Return a reply, or the first word of an error."""
+    try:
+        return execute(*command)
+    except ServerError as error:
+        return word_of(error_of(str(error)))
+    except redis.exceptions.ResponseError as error:
+        return word_of(error)
+
+
+def word_of(error: Exception) -> tuple[str, str]:
+    """Return the class of an error and the first word of its text, if it is one in capitals."""
+    word = str(error).split(" ")[0]
+    return type(error).__name__, word if word.isupper() else ""
+
+
+def drawn(rng: random.Random) -> tuple[Any, ...]:
+    """Return a command that the scripts use, with random arguments."""
+    key, number, offset = rng.choice(KEYS), rng.randrange(-3, 40), rng.randrange(200)
+    value = rng.randbytes(rng.randrange(12))
+    deadline = START // 1000 + 10**12
+    field = (b"u4", b"#%d" % rng.randrange(30))
+    return rng.choice(
+        (
+            ("GET", key),
+            ("SET", key, value),
+            ("SET", key, value, "PX", 10**9),
+            ("SET", key, value, "PXAT", deadline),
+            ("SET", key, value, "KEEPTTL"),
+            ("SET", key, b"%d" % number),
+            ("GETRANGE", key, number, rng.randrange(-3, 40)),
+            ("SETRANGE", key, max(0, number), value),
+            ("STRLEN", key),
+            ("INCR", key),
+            ("GETBIT", key, offset),
+            ("SETBIT", key, offset, rng.randrange(2)),
+            ("BITCOUNT", key),
+            ("BITCOUNT", key, max(0, number), -1),
+            ("BITOP", "OR", key, rng.choice(KEYS), rng.choice(KEYS)),
+            ("BITFIELD", key, "GET", *field),
+            ("BITFIELD", key, "OVERFLOW", "SAT", "INCRBY", *field, rng.choice((1, -1, 9)), "GET", *field),
+            ("HSET", key, b"f%d" % rng.randrange(3), value),
+            ("HGET", key, b"f%d" % rng.randrange(3)),
+            ("EXISTS", *rng.sample(KEYS, 2)),
+            ("UNLINK", *rng.sample(KEYS, rng.randrange(1, 3))),
+            ("DEL", key),
+            ("RENAME", key, rng.choice(KEYS)),
+            ("PERSIST", key),
+            ("PEXPIRE", key, rng.choice((10**9, 0, -5))),
+            ("PEXPIREAT", key, deadline),
+            ("UNKNOWN", key),
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_commands_reply_alike(ask: Ask, seed: int) -> None:
+    """Random commands have the replies that a real server gives, and leave the same values."""
+    rng, server = random.Random(seed), Server()
+    for _ in range(200):
+        command = drawn(rng)
+        assert replied(lambda *words: server.execute(words), command) == replied(ask, command)
+        for key in KEYS:
+            assert bool(server.data.find(key) is None) == (ask("EXISTS", key) == 0)
+            expires = server.execute(("PTTL", key)), ask("PTTL", key)
+            assert (expires[0] < 0, min(expires[0], 0)) == (expires[1] < 0, min(expires[1], 0))
+
+
+class Both:
+    """Runs operations on both servers, and compares the reply to every command."""
+
+    def __init__(self, ask: Ask, server: Server) -> None:
+        self._ask, self._server = ask, server
+        self.compared = 0
+
+    def __call__(self, operation: Any) -> Any:
+        """Return what an operation ends with."""
+        try:
+            step = next(operation)
+            while True:
+                commands, is_single, answer = unpacked(step)
+                replies = [self._both(command) for command in commands]
+                if is_single and isinstance(replies[0], Exception):
+                    step = operation.throw(replies[0])
+                else:
+                    step = operation.send(answer(replies[0] if is_single else replies))
+        except StopIteration as end:
+            return end.value
+
+    def _both(self, command: tuple[Any, ...]) -> Any:
+        if command[0] == "WAIT":  # a real server without replicas takes its time
+            return self._server.execute(command)
+        real = self._replied(lambda: self._ask(*command))
+        if isinstance(real, list) and len(real) == 3:  # a description: the real clock dates what is new
+            self._server.data.now = int.from_bytes(unhex(real[0])[48:56], "big")
+        simulated = self._replied(lambda: self._server.execute(command))
+        if isinstance(real, Exception):
+            assert word_of(simulated) == word_of(real)
+        else:
+            assert simulated == real
+        self.compared += 1
+        return real
+
+    def _replied(self, execute: Callable[[], Any]) -> Any:
+        try:
+            return execute()
+        except ServerError as error:
+            return error_of(str(error))
+        except redis.exceptions.ResponseError as error:
+            return error
+
+
+def called(rng: random.Random, f: Any, held: list[Held]) -> Any:
+    """Return a random call of a filter."""
+    item, some = rng.choice(ITEMS), rng.choices(ITEMS, k=rng.randrange(2, 30))
+    ready = [each for each in held if each.state == "claimed"]
+    calls = [f.add(item), f.contains(item), f.add_many(some), f.contains_many(some)]
+    calls += [f.claim(item, 1000, held.append), f.claim_many(some[:3], 1000, held.append)]
+    calls += [f.info()] if rng.random() < 0.1 else []
+    calls += [f.clear(), f.delete(), f.reserve()] if rng.random() < 0.1 else []
+    calls += [f.remove(item)] if isinstance(f, CountingOperations) else []
+    if ready:
+        claim = rng.choice(ready)
+        calls += [f.commit(claim), f.release(claim), f.extend(claim, 2000)]
+    return rng.choice(calls)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FilterOperations("f", capacity=300, error_rate=1e-9, on_lost="recreate"),
+        lambda: FilterOperations("f", capacity=300, error_rate=1e-3, on_lost="recreate", min_replicas=1),
+        lambda: FilterOperations("f", capacity=300, error_rate=1e-9, layout="classic", on_lost="recreate"),
+        lambda: CountingOperations("f", capacity=300, error_rate=1e-6, on_lost="recreate"),
+    ],
+    ids=["blocked", "waiting", "classic", "counting"],
+)
+def test_scripts_reply_alike(ask: Ask, make: Callable[[], Any]) -> None:
+    """Random calls of a filter have the replies that a real server gives, errors included."""
+    rng, server = random.Random(7), Server()
+    server.replicas = 0
+    both, f = Both(ask, server), make()
+    held: list[Held] = []
+    for _ in range(400):
+        with suppress(BloomError):
+            both(called(rng, f, held))
+        if rng.random() < 0.02:
+            ask("SCRIPT", "FLUSH")
+            server.execute(("SCRIPT", "FLUSH"))
+    assert both.compared > 400
+
+
+def test_a_key_expires_by_the_simulated_clock() -> None:
+    """A key with a time to live is gone when the clock of the simulation says so."""
+    server = Server()
+    server.execute(("SET", "k", "v", "PX", 1500))
+    server.data.now += 1_499_000
+    assert server.execute(("GET", "k")) == b"v"
+    server.data.now += 1_000
+    assert server.execute(("GET", "k")) is None
+    assert server.data.alive() == []
+
+
+def test_an_older_state_comes_back() -> None:
+    """A snapshot that is restored has the values and the times of expiry of its moment."""
+    server = Server()
+    server.execute(("SET", "k", "1", "PX", 1000))
+    before = server.data.snapshot()
+    server.execute(("SET", "k", "2"))
+    server.execute(("SET", "l", "2"))
+    server.data.restore(before)
+    assert (server.execute(("GET", "k")), server.execute(("PTTL", "k"))) == (b"1", 1000)
+    assert server.execute(("GET", "l")) is None
+
+
+def test_a_right_is_missed_where_the_script_needs_it() -> None:
+    """A command that the user may not run fails inside a script, and what was written before stays."""
+    server = Server()
+    server.denied = frozenset({"set"})
+    script = "redis.call('INCR', KEYS[1]) redis.call('SET', KEYS[1], 'x')"
+    with pytest.raises(ServerError, match="NOPERM"):
+        server.execute(("EVAL", script, 1, "k"))
+    assert server.execute(("GET", "k")) == b"1"

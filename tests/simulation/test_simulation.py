@@ -1,0 +1,174 @@
+"""Runs of the simulator: none breaks a rule, and a server that does wrong is found out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import pytest
+
+from tests.simulation.__main__ import calls, main, report
+from tests.simulation.faults import FAULTS, what_is
+from tests.simulation.kinds import KINDS
+from tests.simulation.running import Failure, Simulator
+from tests.simulation.server import Server
+from tests.simulation.shrinking import shrunk
+
+OPEN: Final = frozenset(
+    (
+        *(
+            "clear",
+            "delete",
+            "reserve",
+            "flush_all",
+            "evict_filter",
+            "rollback",
+        ),  # answers of another generation
+        *(
+            "lost_reply",
+            "replicas",
+        ),  # equal items of a shared batch, and (with "refusal") what a refusal proves
+        *("refusal", "slow", "cancel", "interrupt", "fork", "deny"),
+    )
+)
+"""Faults and calls that still lead to violations; it is empty when all promises are kept."""
+
+KEPT: Final = (frozenset(FAULTS) | calls()) - OPEN
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A simulator in its environment."""
+    simulator = Simulator()
+    with simulator.installed():
+        yield simulator
+
+
+def first_failure(simulator: Simulator, kind: str, names: frozenset[str], steps: int) -> Failure | None:
+    """Run schedules until one fails or so many steps were taken."""
+    most = simulator.steps + steps
+    for seed in range(steps):
+        failure = simulator.draw(seed, kind, names)
+        if failure is not None or simulator.steps >= most:
+            return failure
+    return None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_rule_is_broken(simulator: Simulator, kind: str) -> None:
+    """20,000 steps of each kind of filter break no rule."""
+    failure = first_failure(simulator, kind, KEPT, 20_000)
+    assert failure is None, report(simulator, failure)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_rule_is_broken_in_many_steps(simulator: Simulator, kind: str) -> None:
+    """100,000 steps of each kind of filter break no rule."""
+    failure = first_failure(simulator, kind, KEPT, 100_000)
+    assert failure is None, report(simulator, failure)
+
+
+def test_a_seed_is_a_schedule(simulator: Simulator) -> None:
+    """A seed gives the same schedule every time, and the same outcome."""
+    names = frozenset(FAULTS) | calls()
+    drawn = [trace_of(simulator, names) for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert len(drawn[0]) > 200
+
+
+def trace_of(simulator: Simulator, names: frozenset[str]) -> list[str]:
+    """Return all that happens in one run."""
+    lines: list[str] = []
+    simulator.draw(3, "BloomFilter", names, lines=lines)
+    return lines
+
+
+def forgets(*what: str) -> Callable[[Any, Server], None]:
+    """Return how a server forgets some kinds of keys after each command."""
+
+    def forget(_: Any, server: Server) -> None:
+        for key in server.data.alive():
+            if what_is(key) in what:
+                server.data.remove(key)
+
+    return forget
+
+
+def loses_a_bit(command: Sequence[Any], server: Server) -> None:
+    """Clear the bits of one block of the filter where a test is executed."""
+    value = server.data.values.get(b"f")
+    if value and server.data.now % 7 == 0:
+        server.data.values[b"f"] = value[:64] + bytes(len(value) - 64)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fault", "rules"),
+    [
+        (
+            forgets("receipt"),
+            "lost_reply",
+            {"own work", "owed", "counted twice", "nothing written", "no token"},
+        ),
+        (forgets("claim"), "script_flush", {"two holders", "two commits"}),
+        (loses_a_bit, "script_flush", {"bits lost"}),
+    ],
+    ids=["receipts", "claims", "bits"],
+)
+def test_a_server_that_does_wrong_is_found_out(
+    simulator: Simulator,
+    monkeypatch: pytest.MonkeyPatch,
+    wrong: Callable[[Any, Server], None],
+    fault: str,
+    rules: set[str],
+) -> None:
+    """A server that forgets or changes what it stores breaks a rule within 40,000 steps."""
+    execute = Server.execute
+
+    def executed(server: Server, command: Sequence[Any]) -> Any:
+        try:
+            return execute(server, command)
+        finally:
+            wrong(command, server)
+
+    monkeypatch.setattr(Server, "execute", executed)
+    names = frozenset({fault}) | calls() - {"clear", "delete", "reserve"}
+    failures = [first_failure(simulator, kind, names, 40_000) for kind in KINDS]
+    found = {failure.violation.rule for failure in failures if failure}
+    assert found
+    assert found <= rules
+
+
+def test_a_failure_is_shrunk() -> None:
+    """What is not needed for a failure is left out, and what is needed stays in its order."""
+    needed = [3, 17, 41]
+    tried: list[int] = []
+
+    def fails(numbers: Sequence[int]) -> bool:
+        tried.append(len(numbers))
+        return [number for number in numbers if number in needed] == needed
+
+    assert shrunk(range(100), fails) == needed
+    assert len(tried) < 200
+
+
+def test_a_failure_is_printed_with_its_seed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command line prints seed, rule and the shortest schedule of a failure; a seed alone replays it."""
+    execute = Server.execute
+
+    def executed(server: Server, command: Sequence[Any]) -> Any:
+        reply = execute(server, command)
+        forgets("claim")(command, server)
+        return reply
+
+    monkeypatch.setattr(Server, "execute", executed)
+    options = ["--kind", "BloomFilter", "--faults", "script_flush", "--without", "clear,delete,reserve"]
+    assert main(["--steps", "40000", *options]) == 1
+    printed = capsys.readouterr().out.split("\n")
+    headline = next(line for line in printed if line.startswith("--seed"))
+    assert "two holders" in headline
+    assert len([line for line in printed if line.startswith("    ")]) < 40
+    assert main(["--seed", headline.split()[1], *options]) == 1
+    assert headline in capsys.readouterr().out
