@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 import bloomredis
 import bloomredis.asyncio
 
-SAME = {"db", "username", "password", "decode_responses", "protocol"}
+SAME = {"db", "username", "password", "decode_responses", "protocol", "host", "port"}
 """The options of a client that its twin has too."""
 
 
@@ -73,12 +73,20 @@ class Asyncio:
             twin = redis.asyncio.RedisCluster(host=node.host, port=node.port)
         else:
             options = client.connection_pool.connection_kwargs
-            never = "retry" in options and getattr(options["retry"], "_retries", 0) == 0
-            retry: Any = {"retry": AsyncRetry(NoBackoff(), 0)} if never else {}
+            retry: Any = _same_retry(options["retry"]) if "retry" in options else {}
             same = {name: options[name] for name in SAME & options.keys()}
-            twin = redis.asyncio.Redis(unix_socket_path=options["path"], **same, **retry)
+            same |= {"unix_socket_path": options["path"]} if "path" in options else {}
+            twin = redis.asyncio.Redis(**same, **retry)
         self._clients.append(twin)
         return twin
+
+
+def _same_retry(retry: Any) -> dict[str, Any]:
+    """Return the option of a client that retries as often, if it does so at once or not at all."""
+    retries = getattr(retry, "_retries", 0)
+    if retries and not isinstance(retry._backoff, NoBackoff):
+        return {}
+    return {"retry": AsyncRetry(NoBackoff(), retries)}
 
 
 class _Waited:

@@ -1,0 +1,220 @@
+""""Already there" is no answer where it may be the work of the very call, whose receipt is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+
+import bloomredis.asyncio
+from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
+from bloomredis.protocol.receipts import RECEIPT_SECONDS
+from tests.support.background import outcome, started
+from tests.support.clock import Clock
+from tests.support.keys import beside, forget_receipts
+from tests.support.proxy import Held, Proxy, after, dropped, lost, once_executed
+from tests.support.servers import Server
+from tests.support.waiting import wait_until
+
+SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
+LATE = RECEIPT_SECONDS + 20
+
+
+@pytest.fixture
+def admin(any_server: Server) -> Iterator[redis.Redis]:
+    """A client that goes past the proxy."""
+    with any_server.client() as made:
+        yield made
+
+
+def outlived(admin: redis.Redis, clock: Clock) -> Callable[[], None]:
+    """Return what happens between two sendings: so much time passes that the receipt expires."""
+
+    def action() -> None:
+        clock.advance(LATE)
+        forget_receipts(admin)
+
+    return action
+
+
+def test_a_call_that_outlives_its_receipt(any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any) -> None:
+    """One add that its client sends again so late is never answered "already there" for its own item."""
+    f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", once_executed(outlived(admin, clock), lost))
+    with pytest.raises(OutcomeUnknownError):
+        f.add("x")
+    assert "x" in f
+
+
+def test_a_late_answer_from_the_receipt(any_proxy: Proxy, clock: Clock, bloom: Any) -> None:
+    """An answer that proves itself holds, however late it is."""
+    f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", once_executed(lambda: clock.advance(LATE), lost))
+    assert f.add("x")
+
+
+def test_a_late_call_that_was_not_executed(
+    any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any
+) -> None:
+    """Its item is new when the second sending is executed."""
+    f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", after(outlived(admin, clock), dropped))
+    assert f.add("x")
+
+
+def test_a_late_batch(any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any) -> None:
+    """No item of it is answered "already there"."""
+    f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", once_executed(outlived(admin, clock), lost))
+    with pytest.raises(BatchInterruptedError) as caught:
+        f.add_many(["a", "b", "c"])
+    assert isinstance(caught.value.__cause__, OutcomeUnknownError)
+    assert False not in caught.value.results
+
+
+def test_a_late_removal(any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any) -> None:
+    """It is not answered "not in" for the item that it took out itself."""
+    f = bloom(any_proxy.client(retries=1), "seen", kind="CountingBloomFilter", **SIZE)
+    f.add_many(["x", "warm"])
+    f.remove("warm")
+    any_proxy.plan("remove", once_executed(outlived(admin, clock), lost))
+    with pytest.raises(OutcomeUnknownError):
+        f.remove("x")
+
+
+def test_a_late_call_of_many_threads(any_proxy: Proxy, admin: redis.Redis, clock: Clock) -> None:
+    """Of threads that share it, none is answered "already there"."""
+    f = BloomFilter(any_proxy.client(retries=1), "seen", coalesce=True, **SIZE)
+    f.add("warm")
+    held = Held()
+    any_proxy.plan("add", held, once_executed(outlived(admin, clock), lost))
+    alone = started(lambda: f.add("alone"))
+    held.wait()
+    waiting = [started(lambda item=item: f.add(item)) for item in "abc"]
+    wait_until("all threads wait", lambda: len(f._adds._queue) == len(waiting))
+    held.go.set()
+    assert outcome(alone) is True
+    assert [type(outcome(each)) for each in waiting] == [OutcomeUnknownError] * 3
+
+
+@contextmanager
+def pending(proxy: Proxy, f: Any, item: str) -> Iterator[str]:
+    """Leave an item without an answer that was executed; yield its token."""
+    proxy.plan("add", lost)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        f.add(item)
+    assert caught.value.token is not None
+    yield caught.value.token
+
+
+@pytest.mark.parametrize("under_way", [0.0, 140.0])
+@pytest.mark.parametrize("way", ["again", "by token"])
+def test_a_token_holds_for_a_minute_from_the_error(
+    any_proxy: Proxy, any_server: Server, clock: Clock, bloom: Any, under_way: float, way: str
+) -> None:
+    """However long the sendings took: ten of them, 15 s each, with the longest of timeouts."""
+    f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", lost, after(lambda: clock.advance(under_way), lost))
+    with pytest.raises(OutcomeUnknownError) as caught:
+        f.add("x")
+    clock.advance(60)
+    with any_server.client() as client:
+        if way == "again":
+            assert f.add("x")
+        else:
+            assert bloom(client, "seen", **SIZE).add("x", token=caught.value.token)
+
+
+def test_a_receipt_outlasts_all_sendings_by_a_minute(any_client: redis.Redis, bloom: Any) -> None:
+    """The server keeps it for longer than ten sendings of 15 s, and a minute."""
+    bloom(any_client, "seen", **SIZE).add("x")
+    (receipt,) = beside(any_client, "receipt")
+    assert any_client.pttl(receipt) > (10 * 15 + 60) * 1000
+
+
+@pytest.mark.parametrize("way", ["again", "by token"])
+def test_a_pending_item_whose_receipt_is_gone(
+    any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any, way: str
+) -> None:
+    """It is there, and nobody can know any more whether it was new: no answer is made up."""
+    f = bloom(any_proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    with pending(any_proxy, f, "x") as token:
+        outlived(admin, clock)()
+        with pytest.raises(OutcomeUnknownError):
+            f.add("x", token=token if way == "by token" else None)
+    assert "x" in f
+
+
+def test_a_pending_item_that_was_not_executed_is_new_however_late(
+    any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any
+) -> None:
+    """It is not there, so this call adds it."""
+    f = bloom(any_proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", dropped)
+    with pytest.raises(OutcomeUnknownError):
+        f.add("x")
+    outlived(admin, clock)()
+    assert f.add("x")
+
+
+def test_the_rest_of_a_batch_whose_receipt_is_gone(
+    any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any
+) -> None:
+    """No item of it is answered "already there"."""
+    f = bloom(any_proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", lost)
+    with pytest.raises(BatchInterruptedError) as caught:
+        f.add_many(["a", "b"])
+    outlived(admin, clock)()
+    with pytest.raises(BatchInterruptedError) as again:
+        f.add_many(caught.value.rest)
+    assert isinstance(again.value.__cause__, OutcomeUnknownError)
+    assert again.value.results == []
+
+
+def test_an_item_that_is_known_to_others_stays_so(any_proxy: Proxy, clock: Clock, bloom: Any) -> None:
+    """A prompt "already there" is an answer, also where other items are pending."""
+    f = bloom(any_proxy.client(), "seen", **SIZE)
+    f.add_many(["known", "warm"])
+    with pending(any_proxy, f, "x"):
+        clock.advance(LATE)
+        assert not f.add("known")
+        assert not any(f.add_many(["known", "warm"]))
+
+
+def test_an_answer_that_was_kept_does_not_age(any_proxy: Proxy, clock: Clock) -> None:
+    """An answer that arrived when nobody was there is handed out whenever somebody asks."""
+    async def main() -> None:
+        held = Held()
+        async with any_proxy.asyncio_client() as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
+            await f.add("warm")
+            any_proxy.plan("add", held)
+            alone = asyncio.create_task(f.add("alone"))
+            await asyncio.to_thread(held.wait)
+            waiting = [asyncio.create_task(f.add(item)) for item in ("x", "y")]
+            await asyncio.sleep(0)
+            again = Held()
+            any_proxy.plan("add", again)
+            held.go.set()
+            assert await alone
+            await asyncio.to_thread(again.wait)
+            waiting[0].cancel()
+            again.go.set()
+            assert await waiting[1]
+            clock.advance(LATE)
+            assert await f.add("x")
+
+    asyncio.run(main())

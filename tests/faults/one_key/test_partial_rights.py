@@ -1,0 +1,141 @@
+"""A right that is missing is met before the first write: a refused call leaves the filter as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BatchInterruptedError, BloomFilter, CountingBloomFilter, ServerRefusedError
+from tests.support.readme import acl_rule
+from tests.support.servers import Server
+
+SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-6}
+KINDS: dict[str, Callable[[redis.Redis], BloomFilter]] = {
+    "blocked": lambda client: BloomFilter(client, "seen", layout="blocked", **SIZE),
+    "classic": lambda client: BloomFilter(client, "seen", layout="classic", **SIZE),
+    "counting": lambda client: CountingBloomFilter(client, "seen", **SIZE),
+}
+SENDING = {"+eval", "+evalsha"}
+"""Rights that a client needs to call a script at all."""
+
+RIGHTS = [word for word in acl_rule() if word.startswith("+") and word not in SENDING]
+ITEMS = [f"{i}" for i in range(500)]
+
+
+@contextmanager
+def without(server: Server, right: str) -> Iterator[redis.Redis]:
+    """A client of a user who has the README's rights but one."""
+    with server.client() as admin:
+        rule = [word for word in acl_rule() if word != right]
+        admin.execute_command("ACL", "SETUSER", "worker", "reset", ">pw", "on", *rule)
+    with server.client(username="worker", password="pw") as client:  # noqa: S106 - of a server of the tests
+        yield client
+
+
+def grant(server: Server, right: str) -> None:
+    """Give the user the missing right."""
+    with server.client() as admin:
+        admin.execute_command("ACL", "SETUSER", "worker", right)
+
+
+@pytest.fixture
+def admin(server: Server) -> Iterator[redis.Redis]:
+    """A client that may do everything."""
+    with server.client() as made:
+        yield made
+
+
+def refusal_of(call: Callable[[], object]) -> BaseException | None:
+    """Return the refusal that a call met."""
+    try:
+        call()
+    except BatchInterruptedError as error:
+        return error.__cause__
+    except ServerRefusedError as error:
+        return error
+    return None
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "add": lambda f: f.add("x"),
+    "add_many": lambda f: f.add_many(ITEMS),
+    "remove": lambda f: f.remove("there"),
+    "clear": lambda f: f.clear(),
+    "delete": lambda f: f.delete(),
+}
+
+
+@pytest.mark.parametrize("verb", CALLS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_refused_call_leaves_the_filter_as_it_was(
+    server: Server, admin: redis.Redis, kind: str, verb: str
+) -> None:
+    """Whichever right is missing, every byte of the filter and its expiry are those before."""
+    if verb == "remove" and kind != "counting":
+        pytest.skip("only a filter that counts has removals")
+    for right in RIGHTS:
+        admin.flushall()
+        f = KINDS[kind](admin)
+        f.add("there")
+        f.expire(1000)
+        before = admin.get("seen")
+        with without(server, right) as client:
+            refusal = refusal_of(lambda: CALLS[verb](KINDS[kind](client)))  # noqa: B023 - called at once
+        assert refusal is None or getattr(refusal, "word", "") == "NOPERM", (right, refusal)
+        if refusal is not None:
+            assert admin.get("seen") == before, right
+            assert admin.ttl("seen") > 0, right
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_refused_items_are_new_when_the_right_is_granted(
+    server: Server, admin: redis.Redis, kind: str
+) -> None:
+    """For another object, which knows nothing of the refused call; so a wrong rule costs no item."""
+    refusals = 0
+    for right in RIGHTS:
+        admin.flushall()
+        KINDS[kind](admin).reserve()
+        with without(server, right) as client:
+            f = KINDS[kind](client)
+            refused = [refusal_of(call) for call in (lambda: f.add("x"), lambda: f.add_many(ITEMS))]  # noqa: B023 - called at once
+        refusals += sum(each is not None for each in refused)
+        grant(server, right)
+        with server.client(username="worker", password="pw") as client:  # noqa: S106 - of a server of the tests
+            f = KINDS[kind](client)
+            assert f.add("x") == (refused[0] is not None), right
+            assert f.add_many(ITEMS) == [refused[1] is not None] * len(ITEMS), right
+    assert refusals >= 4  # at least of reading, writing, and writing a receipt
+
+
+@pytest.mark.parametrize("kind", ["blocked", "classic"])
+def test_a_refused_commit_keeps_the_claim(server: Server, admin: redis.Redis, kind: str) -> None:
+    """Nothing is marked, the claim is still held, and is committed when the right is granted."""
+    for right in RIGHTS:
+        admin.flushall()
+        with without(server, "") as client:
+            f = KINDS[kind](client)
+            claim = f.claim("x", lease=60)
+            admin.execute_command("ACL", "SETUSER", "worker", right.replace("+", "-"))
+            before = admin.get("seen")
+            refusal = refusal_of(claim.commit)
+            if refusal is not None:
+                assert admin.get("seen") == before, right
+                assert claim.state == "claimed", right
+            grant(server, right)
+            claim.commit()
+            assert claim.state == "done", right
+            assert "x" in f, right
+
+
+def test_no_filter_stays_without_its_expiry(server: Server, admin: redis.Redis) -> None:
+    """Whichever right is missing when a filter is created, what is left of it expires."""
+    for right in RIGHTS:
+        admin.flushall()
+        with without(server, right) as client:
+            refusal_of(BloomFilter(client, "seen", ttl=1000, **SIZE).reserve)
+        assert admin.ttl("seen") != -1, right

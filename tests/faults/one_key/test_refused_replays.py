@@ -1,0 +1,339 @@
+"""A refusal says nothing of an earlier sending: the item is pending, and its answer is not lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+import bloomredis.asyncio
+from bloomredis import (
+    BatchInterruptedError,
+    BloomFilter,
+    OutcomeUnknownError,
+    ServerRefusedError,
+)
+from bloomredis.errors import RefusedOutcomeUnknownError
+from tests.support.background import outcome, started
+from tests.support.losing import LosingProxy, losing
+from tests.support.proxy import Held, Proxy, after, dropped, lost, passed, refused
+from tests.support.servers import Server
+from tests.support.sizes import sized
+from tests.support.waiting import wait_until
+
+SIZE: dict[str, Any] = {"capacity": 50_000, "error_rate": 1e-9}
+
+DOUBTFUL = {
+    "READONLY": "READONLY You can't write against a read only replica.",
+    "NOREPLICAS": "NOREPLICAS Not enough good replicas to write.",
+    "MISCONF": "MISCONF Errors writing to the AOF file: No space left on device",
+    "NOPERM": "NOPERM this user has no permissions to run the 'set' command",
+    "NOAUTH": "NOAUTH Authentication required.",
+    "LOADING": "LOADING the server is loading the dataset in memory",
+    "MASTERDOWN": "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    "BUSY": "BUSY the server is busy running a script.",
+}
+"""Refusals that a call can meet which was executed when it was first sent."""
+
+PROOF = {
+    "OOM": "OOM command not allowed when used memory > 'maxmemory'.",
+    "CROSSSLOT": "CROSSSLOT Keys in request don't hash to the same slot",
+}
+"""Refusals that no replay of an executed call meets."""
+
+
+@pytest.mark.parametrize("first", [lost, dropped])
+@pytest.mark.parametrize("word", DOUBTFUL)
+def test_a_refused_replay_is_pending(any_proxy: Proxy, bloom: Any, word: str, first: Any) -> None:
+    """The error has the server's word and a token; asked again, the same object has the answer once."""
+    f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", first, *[refused(DOUBTFUL[word])] * 3)
+    with pytest.raises(RefusedOutcomeUnknownError) as caught:
+        f.add("x")
+    assert isinstance(caught.value, ServerRefusedError)
+    assert isinstance(caught.value, OutcomeUnknownError)
+    assert caught.value.word == word
+    any_proxy.calm()
+    assert [f.add("x"), f.add("x")] == [True, False]
+
+
+@pytest.mark.parametrize("first", [lost, dropped])
+def test_a_refused_replay_has_a_token(proxy: Proxy, server: Server, bloom: Any, first: Any) -> None:
+    """With it another object has the answer."""
+    f = bloom(proxy.client(retries=1), "seen", **SIZE)
+    f.add("warm")
+    proxy.plan("add", first, refused(DOUBTFUL["READONLY"]))
+    with pytest.raises(RefusedOutcomeUnknownError) as caught:
+        f.add("x")
+    with server.client() as client:
+        assert bloom(client, "seen", **SIZE).add("x", token=caught.value.token)
+        assert not bloom(client, "seen", **SIZE).add("x")
+
+
+def test_a_refused_first_sending_is_pending(any_proxy: Proxy, bloom: Any) -> None:
+    """A client that retries by itself does not say which sending was refused."""
+    f = bloom(any_proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", refused(DOUBTFUL["NOREPLICAS"]))
+    with pytest.raises(RefusedOutcomeUnknownError) as caught:
+        f.add("x")
+    assert caught.value.token is not None
+    assert [f.add("x"), f.add("x")] == [True, False]
+
+
+@pytest.mark.parametrize("word", PROOF)
+def test_some_refusals_prove_that_nothing_was_done(any_proxy: Proxy, bloom: Any, word: str) -> None:
+    """They leave nothing in doubt, and there is nothing to ask again with."""
+    f = bloom(any_proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", *[refused(PROOF[word])] * 3)
+    with pytest.raises(ServerRefusedError) as caught:
+        f.add("x")
+    assert not isinstance(caught.value, OutcomeUnknownError)
+    assert caught.value.word == word
+    any_proxy.calm()
+    assert f.add("x")
+
+
+@contextmanager
+def _read_only(server: Server) -> Iterator[Callable[[], object]]:
+    with server.client() as client:
+        yield lambda: client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        client.execute_command("REPLICAOF", "NO", "ONE")
+
+
+@contextmanager
+def _without_quorum(server: Server) -> Iterator[Callable[[], object]]:
+    with server.client() as client:
+        yield lambda: client.config_set("min-replicas-to-write", 1)
+        client.config_set("min-replicas-to-write", 0)
+
+
+@contextmanager
+def _without_disk(server: Server) -> Iterator[Callable[[], object]]:
+    """A directory in the place of the file lets every save fail."""
+    file = server.directory / "dump.rdb"
+
+    def fail() -> None:
+        file.unlink(missing_ok=True)
+        file.mkdir()
+        client.config_set("save", "3600 1")
+        client.bgsave()
+        wait_until("a save has failed", lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
+
+    with server.client() as client:
+        yield fail
+        client.config_set("save", "")
+        with suppress(FileNotFoundError):
+            file.rmdir()
+
+
+@contextmanager
+def _without_rights(server: Server) -> Iterator[Callable[[], object]]:
+    with server.client() as client:
+        yield lambda: client.execute_command("ACL", "SETUSER", "worker", "-@write")
+        client.execute_command("ACL", "SETUSER", "worker", "+@all")
+
+
+BROKEN = {
+    "READONLY": _read_only,
+    "NOREPLICAS": _without_quorum,
+    "MISCONF": _without_disk,
+    "NOPERM": _without_rights,
+}
+
+
+def _worker(server: Server, proxy: Proxy) -> Any:
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">pw", "~*", "+@all")
+    return proxy.client(retries=1, username="worker", password="pw")  # noqa: S106 - of a server of the tests
+
+
+@pytest.mark.parametrize("word", BROKEN)
+def test_an_executed_call_is_answered_by_a_server_that_refuses_writes(
+    server: Server, proxy: Proxy, word: str
+) -> None:
+    """The replay finds the receipt, and nothing that it writes can be refused."""
+    f = BloomFilter(_worker(server, proxy), "seen", **SIZE)
+    f.add("warm")
+    with BROKEN[word](server) as breaks:
+        proxy.plan("add", lost, after(breaks, passed))
+        assert f.add("x")
+    assert not f.add("x")
+
+
+@pytest.mark.parametrize("word", BROKEN)
+def test_a_call_that_was_not_executed_is_pending(server: Server, proxy: Proxy, word: str) -> None:
+    """The server refuses it with its own words; when it is mended the item is new."""
+    f = BloomFilter(_worker(server, proxy), "seen", **SIZE)
+    f.add("warm")
+    with BROKEN[word](server) as breaks:
+        proxy.plan("add", dropped, after(breaks, passed))
+        with pytest.raises(RefusedOutcomeUnknownError) as caught:
+            f.add("x")
+        assert caught.value.word == word
+    assert [f.add("x"), f.add("x")] == [True, False]
+
+
+@pytest.mark.parametrize("first", [lost, dropped])
+@pytest.mark.parametrize("script", [1, 3])
+def test_a_refused_batch_loses_nothing(any_proxy: Proxy, bloom: Any, first: Any, script: int) -> None:
+    """Where a script of it is refused, executed before or not, the rest is new when it is asked again."""
+    f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
+    f.add("warm")
+    items = [f"{i}" for i in range(3000)]
+    any_proxy.plan("add", *[passed] * (script - 1), first, refused(DOUBTFUL["READONLY"]))
+    with pytest.raises(BatchInterruptedError) as caught:
+        f.add_many(items)
+    assert isinstance(caught.value.__cause__, RefusedOutcomeUnknownError)
+    assert caught.value.results + f.add_many(caught.value.rest) == [True] * len(items)
+    assert f.info().count == len(items) + 1
+
+
+@pytest.mark.parametrize("verb", ["add", "remove"])
+def test_a_refused_call_counts_once(any_proxy: Proxy, bloom: Any, verb: str) -> None:
+    """Of a filter that counts, whether an item is added or taken out."""
+    f = bloom(any_proxy.client(retries=1), "seen", kind="CountingBloomFilter", **SIZE)
+    f.add_many(["warm", "x", "x"])
+    f.remove("warm")
+    any_proxy.plan(verb, lost, refused(DOUBTFUL["READONLY"]))
+    with pytest.raises(RefusedOutcomeUnknownError) as caught:
+        getattr(f, verb)("x")
+    assert caught.value.token is not None
+    assert getattr(f, verb)("x") == (verb == "remove")
+    assert f.info().count == (3 if verb == "add" else 1)
+
+
+def test_a_refused_claim_is_held(any_proxy: Proxy) -> None:
+    """The owner of the first sending is the one that asks again; so is the one that commits."""
+    f = BloomFilter(any_proxy.client(retries=1), "seen", **SIZE)
+    f.claim("warm").commit()
+    any_proxy.plan("claim", lost, refused(DOUBTFUL["NOREPLICAS"]))
+    with pytest.raises(ServerRefusedError):
+        f.claim("x", lease=60)
+    claim = f.claim("x", lease=60)
+    assert claim.state == "claimed"
+    any_proxy.plan("commit", lost, refused(DOUBTFUL["NOREPLICAS"]))
+    with pytest.raises(ServerRefusedError):
+        claim.commit()
+    claim.commit()
+    assert claim.state == "done"
+    assert "x" in f
+
+
+def test_refused_threads_have_tokens_of_their_own(any_proxy: Proxy) -> None:
+    """Threads that share a call which was executed and then refused are each answered for their own item."""
+    f = BloomFilter(any_proxy.client(retries=1), "seen", coalesce=True, **SIZE)
+    f.add("warm")
+    held = Held()
+    any_proxy.plan("add", held, lost, refused(DOUBTFUL["READONLY"]))
+    alone = started(lambda: f.add("alone"))
+    held.wait()
+    waiting = [started(lambda item=item: f.add(item)) for item in "abc"]
+    wait_until("all threads wait", lambda: len(f._adds._queue) == len(waiting))
+    held.go.set()
+    assert outcome(alone) is True
+    errors = [outcome(each) for each in waiting]
+    assert [type(error) for error in errors] == [RefusedOutcomeUnknownError] * 3
+    assert [f.add(item, token=error.token) for item, error in zip("abc", errors, strict=True)] == [True] * 3
+
+
+def _until_answered(call: Callable[[str | None], bool], *, with_token: bool) -> bool:
+    token = None
+    while True:
+        try:
+            return call(token)
+        except OutcomeUnknownError as error:
+            token = error.token if with_token else None
+
+
+def _one_by_one(proxy: Proxy, items: Sequence[str]) -> list[bool]:
+    f = BloomFilter(proxy.client(retries=1), "seen", **SIZE)
+    return [
+        _until_answered(lambda token, item=item: f.add(item, token=token), with_token=i % 2 == 0)
+        for i, item in enumerate(items)
+    ]
+
+
+def _in_batches(proxy: Proxy, items: Sequence[str]) -> list[bool]:
+    f = BloomFilter(proxy.client(retries=1), "seen", **SIZE)
+    told: list[bool] = []
+    while len(told) < len(items):
+        batch = items[len(told) : len(told) // 100 * 100 + 100]
+        try:
+            told += f.add_many(batch)
+        except BatchInterruptedError as error:
+            told += error.results
+    return told
+
+
+def _in_tasks(proxy: Proxy, items: Sequence[str]) -> list[bool]:
+    async def until_answered(call: Callable[[str | None], Awaitable[bool]], *, with_token: bool) -> bool:
+        token = None
+        while True:
+            try:
+                return await call(token)
+            except OutcomeUnknownError as error:
+                token = error.token if with_token else None
+
+    async def work(f: Any, own: Sequence[str]) -> list[bool]:
+        return [
+            await until_answered(lambda token, item=item: f.add(item, token=token), with_token=i % 2 == 0)
+            for i, item in enumerate(own)
+        ]
+
+    async def main() -> list[bool]:
+        async with proxy.asyncio_client(retries=1) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
+            told = await asyncio.gather(*(work(f, items[task::32]) for task in range(32)))
+            return [answer for answers in told for answer in answers]
+
+    return asyncio.run(main())
+
+
+@contextmanager
+def _refusing(server: Server, proxy: LosingProxy) -> Iterator[list[int]]:
+    """Lose one reply in fifty, after which the server often refuses; yield how many refusals there were."""
+    stop, refusals = threading.Event(), [0]
+
+    def between(exchange: Any) -> bool:
+        if exchange.verb == "add" and proxy.lost % 3 == 1:
+            proxy.lost += 1
+            refusals[0] += 1
+            return refused(DOUBTFUL["READONLY"])(exchange)
+        return proxy._lose_some(exchange)
+
+    def toggle() -> None:
+        with server.client() as client:
+            while not stop.wait(0.01):
+                for least in (1, 0):
+                    client.config_set("min-replicas-to-write", least)
+
+    proxy.fate = between
+    toggling = started(toggle)
+    try:
+        yield refusals
+    finally:
+        stop.set()
+        toggling.result(10)
+
+
+@pytest.mark.parametrize("way", [_one_by_one, _in_batches, _in_tasks])
+@sized("count", make_test=1000, make_test_faults=20_000)
+def test_lost_replies_of_a_refusing_server(
+    any_server: Server, count: int, way: Callable[[Proxy, Sequence[str]], list[bool]]
+) -> None:
+    """Every item is new exactly once, with tokens and without."""
+    items = [f"{i}" for i in range(count)]
+    with any_server.client() as client, losing(any_server.socket, share=0.02) as proxy:
+        BloomFilter(client, "seen", **SIZE).add("warm")
+        with _refusing(any_server, proxy) as refusals:
+            told = way(proxy, items)
+        assert refusals[0] > 0
+        assert sum(told) == count
+        assert BloomFilter.open(client, "seen").info().count == count + 1

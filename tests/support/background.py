@@ -1,0 +1,77 @@
+"""Work in other threads and in forked children, with what came of it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Generic, NoReturn, TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 20
+"""Seconds after which a call that is still waiting is taken to wait for ever."""
+
+
+def started(work: Callable[[], T]) -> Future[T]:
+    """Run in a thread, which keeps nobody from ending if it hangs."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # also of those that end a thread
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def outcome(future: Future[Any]) -> Any:
+    """Return the result of a thread, or the error that ended it."""
+    error = future.exception(PATIENCE)
+    return future.result() if error is None else error
+
+
+class Child(Generic[T]):
+    """A forked child that does some work."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._reader, writer = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _report(work, writer)
+        os.close(writer)
+
+    def result(self) -> T:
+        """Wait for the child, and return its result or raise its error."""
+        with open(self._reader, "rb") as stream:  # noqa: PTH123 - a pipe
+            data = stream.read()
+        os.waitpid(self._pid, 0)
+        assert data, "the child hung, or was killed"
+        found: Any = pickle.loads(data)  # noqa: S301 - the child's own
+        if isinstance(found, BaseException):
+            raise found
+        result: T = found
+        return result
+
+
+def forked(work: Callable[[], T]) -> T:
+    """Run in a forked child and return the result."""
+    return Child(work).result()
+
+
+def _report(work: Callable[[], Any], writer: int) -> NoReturn:
+    """Write the result of the work, or its error, to a pipe, and end the process."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(PATIENCE)
+    try:
+        found = pickle.dumps(work())
+    except BaseException as error:
+        found = pickle.dumps(AssertionError(repr(error)))
+    with open(writer, "wb") as stream:  # noqa: PTH123 - a pipe
+        stream.write(found)
+    os._exit(0)

@@ -1,0 +1,36 @@
+"""The monotonic clock as bloomredis sees it, which a test can put ahead."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import pytest
+
+
+class Clock:
+    """The module `time`, with a monotonic clock that goes ahead of the real one."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def monotonic(self) -> float:
+        """Return the time, as far ahead as it was put."""
+        return time.monotonic() + self._ahead
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass at once."""
+        self._ahead += seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+def patched(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Give every module of bloomredis that reads the time this clock."""
+    clock = Clock()
+    for name, module in tuple(sys.modules.items()):
+        if name.startswith("bloomredis.") and getattr(module, "time", None) is time:
+            monkeypatch.setattr(module, "time", clock)
+    return clock

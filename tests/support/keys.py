@@ -1,0 +1,16 @@
+"""The keys that lie beside a filter."""
+
+from __future__ import annotations
+
+import redis
+
+
+def beside(client: redis.Redis, kind: str) -> list[bytes]:
+    """Return all keys of a kind: `receipt` or `claim`."""
+    return list(client.scan_iter(f"*:{kind}:*"))
+
+
+def forget_receipts(client: redis.Redis) -> None:
+    """Delete all receipts, as time and eviction do."""
+    for key in beside(client, "receipt"):
+        client.delete(key)

@@ -1,0 +1,324 @@
+"""A proxy on loopback in front of a server that decides about each request by itself.
+
+Each connection carries one request at a time, so a fate is that of one call and of no other.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache, cached_property
+from typing import Any, BinaryIO
+
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from bloomredis.protocol import scripts
+from tests.support.waiting import PATIENCE
+
+_TEXTS = frozenset(b"$=!")  # a length, then so many bytes
+_LISTS = {b"*"[0]: 1, b"~"[0]: 1, b">"[0]: 1, b"%"[0]: 2}  # a count, then so many values, or pairs
+_PUSH = b">"
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Exchange:
+    """A request that has arrived, and the two connections that it may travel on."""
+
+    def __init__(self, request: bytes, client: socket.socket, server: socket.socket, replies: BinaryIO) -> None:
+        self._request = request
+        self._client = client
+        self._server = server
+        self._replies = replies
+
+    @cached_property
+    def arguments(self) -> list[bytes]:
+        """The command and its arguments."""
+        found, at = [], self._request.index(b"\r\n") + 2
+        while at < len(self._request):
+            start = self._request.index(b"\r\n", at) + 2
+            end = start + int(self._request[at + 1 : start - 2])
+            found.append(self._request[start:end])
+            at = end + 2
+        return found
+
+    @property
+    def verb(self) -> str:
+        """The verb of the script that is called; empty for any other command."""
+        command, *rest = self.arguments
+        return _verbs().get(rest[0], "") if command.startswith(b"EVAL") else ""
+
+    def execute(self) -> bytes:
+        """Send the request to the server and return its reply."""
+        self._server.sendall(self._request)
+        reply = read_value(self._replies)
+        while reply.startswith(_PUSH):
+            self.answer(reply)
+            reply = read_value(self._replies)
+        return reply
+
+    def answer(self, reply: bytes) -> None:
+        """Send a reply to the client."""
+        self._client.sendall(reply)
+
+    def hang_up(self) -> None:
+        """End the client's connection in order; one that a fate just ends is reset."""
+        self._client.shutdown(socket.SHUT_RDWR)
+
+
+Fate = Callable[[Exchange], bool]
+"""What becomes of a request; False ends its connection."""
+
+
+def passed(exchange: Exchange) -> bool:
+    """Execute the request and answer it."""
+    exchange.answer(exchange.execute())
+    return True
+
+
+def lost(exchange: Exchange) -> bool:
+    """Execute the request, and end the connection in place of a reply."""
+    exchange.execute()
+    exchange.hang_up()
+    return False
+
+
+def dropped(exchange: Exchange) -> bool:
+    """End the connection; the request never reaches the server."""
+    exchange.hang_up()
+    return False
+
+
+def silent(exchange: Exchange) -> bool:
+    """Execute the request and say nothing; the connection stays open."""
+    exchange.execute()
+    return True
+
+
+def refused(error: str) -> Fate:
+    """Return a fate: the request is not executed, and answered with an error."""
+
+    def fate(exchange: Exchange) -> bool:
+        exchange.answer(f"-{error}\r\n".encode())
+        return True
+
+    return fate
+
+
+def belied(error: str) -> Fate:
+    """Return a fate: the request is executed, and answered with an error all the same."""
+
+    def fate(exchange: Exchange) -> bool:
+        exchange.execute()
+        return refused(error)(exchange)
+
+    return fate
+
+
+def after(action: Callable[[], object], fate: Fate) -> Fate:
+    """Return a fate before which something else happens."""
+
+    def both(exchange: Exchange) -> bool:
+        action()
+        return fate(exchange)
+
+    return both
+
+
+def once_executed(action: Callable[[], object], fate: Fate) -> Fate:
+    """Return a fate: between the execution of the request and what the client hears, something else happens."""
+
+    def both(exchange: Exchange) -> bool:
+        reply = exchange.execute()
+        action()
+        return fate(_Executed(exchange, reply))
+
+    return both
+
+
+class _Executed(Exchange):
+    """An exchange whose request has been executed."""
+
+    def __init__(self, exchange: Exchange, reply: bytes) -> None:
+        self.__dict__.update(exchange.__dict__)
+        self._reply = reply
+
+    def execute(self) -> bytes:
+        return self._reply
+
+
+class Held:
+    """A fate: the request is executed, and its reply waits for `go`.
+
+    :param executed: the request waits too, and is executed after `go`.
+    """
+
+    def __init__(self, then: Fate = passed, *, executed: bool = True) -> None:
+        self.reached = threading.Event()
+        self.go = threading.Event()
+        self._then = then
+        self._executed = executed
+
+    def __call__(self, exchange: Exchange) -> bool:
+        """Wait before the reply, or before the request."""
+        if not self._executed:
+            self._wait()
+            return self._then(exchange)
+        reply = exchange.execute()
+        self._wait()
+        exchange.answer(reply)
+        return True
+
+    def wait(self) -> None:
+        """Wait until the request has come this far."""
+        assert self.reached.wait(PATIENCE), "no request came"
+
+    def _wait(self) -> None:
+        self.reached.set()
+        self.go.wait(PATIENCE)
+
+
+class LateCopy:
+    """A fate: the connection ends at once, and the request reaches the server after `arrive()`."""
+
+    def __init__(self) -> None:
+        self._go = threading.Event()
+        self._done = threading.Event()
+
+    def __call__(self, exchange: Exchange) -> bool:
+        """End the connection and wait with the request."""
+        exchange.hang_up()
+        self._go.wait(PATIENCE)
+        exchange.execute()
+        self._done.set()
+        return False
+
+    def arrive(self) -> None:
+        """Let the copy be executed, and wait for it."""
+        self._go.set()
+        assert self._done.wait(PATIENCE), "no copy was held back"
+
+
+class Proxy:
+    """Forwards between a loopback port that the kernel chose and a server's unix socket.
+
+    :param fate: that of every request for which nothing else is planned.
+    """
+
+    def __init__(self, target: str, fate: Fate = passed) -> None:
+        self.fate = fate
+        self._target = target
+        self._planned: dict[str, deque[Fate]] = {}
+        self._always: dict[str, Fate] = {}
+        self._live: set[tuple[socket.socket, socket.socket]] = set()
+        self._clients = ExitStack()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=200)
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def client(self, *, retries: int = 0, **options: Any) -> redis.Redis:
+        """Return a client, closed with the proxy, that sends a call again so many times."""
+        retry = Retry(NoBackoff(), retries)
+        made: redis.Redis = redis.Redis(host="127.0.0.1", port=self.port, retry=retry, **options)
+        return self._clients.enter_context(made)
+
+    def asyncio_client(self, *, retries: int = 0, **options: Any) -> Any:
+        """Return the same for asyncio; the caller closes it."""
+        retry = AsyncRetry(NoBackoff(), retries)
+        return redis.asyncio.Redis(host="127.0.0.1", port=self.port, retry=retry, **options)
+
+    def plan(self, verb: str, *fates: Fate) -> None:
+        """Give the next calls of a script these fates, in order."""
+        self._planned[verb] = deque(fates)
+
+    def always(self, verb: str, fate: Fate) -> None:
+        """Give all calls of a script for which nothing is planned this fate."""
+        self._always[verb] = fate
+
+    def calm(self) -> None:
+        """Let every request pass from now on."""
+        self._planned.clear()
+        self._always.clear()
+        self.fate = passed
+
+    def close(self) -> None:
+        """Accept nothing more and end every connection."""
+        self._clients.close()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.reset()
+
+    def reset(self) -> None:
+        """Reset every connection, wherever its request is: not sent, under way or answered."""
+        for pair in tuple(self._live):
+            for end in pair:
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RD)  # its thread wakes up, finds the end and resets
+
+    def _fate_of(self, exchange: Exchange) -> Fate:
+        if not self._planned and not self._always:
+            return self.fate
+        verb = exchange.verb
+        if planned := self._planned.get(verb):
+            with suppress(IndexError):
+                return planned.popleft()
+        return self._always.get(verb, self.fate)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with ExitStack() as stack, suppress(OSError, EOFError):
+            stack.enter_context(client)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            server.connect(self._target)
+            pair = (client, server)
+            self._live.add(pair)
+            stack.callback(self._live.discard, pair)
+            requests, replies = (stack.enter_context(end.makefile("rb")) for end in pair)
+            while True:
+                exchange = Exchange(read_value(requests), client, server, replies)
+                if not self._fate_of(exchange)(exchange):
+                    return
+
+
+def read_value(stream: BinaryIO) -> bytes:
+    """Read one value of the protocol, a request being a list of texts."""
+    line = stream.readline()
+    if not line.endswith(b"\r\n"):
+        raise EOFError
+    if line[0] in _TEXTS and (length := int(line[1:])) >= 0:
+        return line + stream.read(length + 2)
+    if line[0] in _LISTS:
+        return line + b"".join(read_value(stream) for _ in range(int(line[1:]) * _LISTS[line[0]]))
+    return line
+
+
+@cache
+def _verbs() -> dict[bytes, str]:
+    """Return the verbs of all scripts by their texts and their SHAs."""
+    every = [scripts.load(verb, layered=layered) for verb in scripts.verbs() for layered in (False, True)]
+    return {name.encode(): each.verb for each in every for name in (each.sha, each.text)}
+
+
+@contextmanager
+def proxied(target: str, fate: Fate = passed) -> Iterator[Proxy]:
+    """Run a proxy in front of the server whose unix socket is `target`."""
+    proxy = Proxy(target, fate)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
