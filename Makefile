@@ -24,6 +24,7 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+	$(BIN)/basedpyright --project tests/typing --pythonpath $(BIN)/python
 
 # The peers take 60 MB, so only this target installs them.  BENCH='--quick' for a short run, '--help' for more.
 bench: $(VENV)/bench

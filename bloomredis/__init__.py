@@ -2,8 +2,8 @@
 
 from bloomredis.bits.encoding import keyed
 from bloomredis.drivers.claims import Claim
-from bloomredis.drivers.filters import BloomFilter
 from bloomredis.drivers.kinds import (
+    BloomFilter,
     CountingBloomFilter,
     RotatingBloomFilter,
     ScalingBloomFilter,

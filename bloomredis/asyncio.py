@@ -4,8 +4,8 @@ The same classes and calls as in `bloomredis`, as coroutines.  Concurrent calls 
 round trips by themselves (`coalesce`).
 """
 
-from bloomredis.drivers.aio_filters import BloomFilter
 from bloomredis.drivers.aio_kinds import (
+    BloomFilter,
     CountingBloomFilter,
     RotatingBloomFilter,
     ScalingBloomFilter,

@@ -34,10 +34,10 @@ def cached(bench: Bench, _: Counters) -> Iterator[str]:
         "hash them": lambda: hashing.digests(items),
         "hash them, and compute their bit addresses": lambda: layout.hashed(items),
         "the same as bytes and masks of a copy": lambda: batch.hashed(layout, items),
-        "look them up": lambda: hashed.places.missing(bits.array),
+        "look them up": lambda: hashed.addresses.missing(bits.array),
         "select those to send": lambda: hashed.take(_UNKNOWN),
         "pack those": asked.probes.packed,
-        "set their bits in the copy": lambda: asked.places.set(bits.array),
+        "set their bits in the copy": lambda: asked.addresses.set(bits.array),
     }
     yield "### A batch of 1,000 with local_cache, 50 of them new: of the whole batch"
     yield stages_table({name: seconds(stage, 100) for name, stage in stages.items()})

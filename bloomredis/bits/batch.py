@@ -71,7 +71,7 @@ class BatchBits(ABC):
         """Return the whole state as arrays of integers, one entry an item."""
 
     @abstractmethod
-    def places(self) -> BitAddresses:
+    def addresses(self) -> BitAddresses:
         """Return the addresses of all bits."""
 
     @abstractmethod
@@ -88,7 +88,7 @@ class BatchBits(ABC):
 
     def insert(self, bitmap: Bytes) -> Self:
         """Set the bits of all items; return the new ones: with an unset bit, and no equal item before."""
-        addresses = self.places()
+        addresses = self.addresses()
         missing = addresses.missing(bitmap)
         addresses.set(bitmap)
         absent = self if len(missing) == len(self) else self.take(missing)
@@ -124,7 +124,7 @@ class ScatteredBits(BatchBits):
         """Return the offsets."""
         return list(self.offsets)
 
-    def places(self) -> BitAddresses:
+    def addresses(self) -> BitAddresses:
         """Return the addresses of all bits."""
         return BitAddresses(
             (self.offsets >> np.uint32(3)).astype(np.intp), byte_masks(self.offsets.astype(np.uint8))
@@ -150,7 +150,7 @@ class BlockBits(BatchBits):
         """Return the blocks and the positions."""
         return [*self.blocks, *chain(*self.positions)]
 
-    def places(self) -> BitAddresses:
+    def addresses(self) -> BitAddresses:
         """Return the addresses of all bits."""
         first = self.blocks.astype(np.intp) * (BLOCK_BITS // 8)
         at = first[:, None] + (self.positions >> np.uint8(3))
@@ -190,15 +190,15 @@ class HashedBatch(NamedTuple):
     layout: Hashing
     encoded: Sequence[str | bytes]
     probes: BatchBits
-    places: BitAddresses
+    addresses: BitAddresses
 
     def take(self, items: NDArray[np.intp]) -> HashedBatch:
         """Return some items, given by index."""
         encoded = list(map(self.encoded.__getitem__, items.tolist()))
-        return HashedBatch(self.layout, encoded, self.probes.take(items), self.places.take(items))
+        return HashedBatch(self.layout, encoded, self.probes.take(items), self.addresses.take(items))
 
 
 def hashed(layout: Hashing, encoded: Sequence[str | bytes]) -> HashedBatch:
     """Return the items with their bits in a layout."""
     probes = layout.hashed(encoded)
-    return HashedBatch(layout, encoded, probes, probes.places())
+    return HashedBatch(layout, encoded, probes, probes.addresses())

@@ -45,7 +45,7 @@ class Bits:
         """Return for each item True if all its bits are set."""
         present = np.ones(len(encoded), dtype=np.bool_)
         for start in range(0, len(encoded), AT_ONCE):
-            addresses = self.layout.hashed(encoded[start : start + AT_ONCE]).places()
+            addresses = self.layout.hashed(encoded[start : start + AT_ONCE]).addresses()
             present[start + addresses.missing(self.array)] = False
         return present
 
@@ -56,7 +56,7 @@ class Bits:
 
     def add_many(self, encoded: Sequence[str | bytes]) -> None:
         """Set the bits of items that are in the filter."""
-        self.layout.hashed(encoded).places().set(self.array)
+        self.layout.hashed(encoded).addresses().set(self.array)
 
     def ones(self) -> int:
         """Return the number of set bits."""

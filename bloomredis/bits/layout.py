@@ -45,7 +45,7 @@ class Layout(Packing, Protocol):
     def offsets(self, item: Item) -> list[int]:
         """Return the item's bits in probe order, repeats kept, each below `num_bits`."""
 
-    def probes(self, item: bytes) -> list[int]:
+    def probes(self, item: bytes, /) -> list[int]:
         """Return the offsets of an item that is already encoded."""
 
     def hashed(self, items: Sequence[str | bytes]) -> BatchBits:

@@ -11,7 +11,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, cast
+from typing import Final, cast
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Bitmap(ABC):
     error_rate: float = field(compare=False)
     """The configured false-positive rate at that many items."""
 
-    name: ClassVar[str]
+    name = "bitmap"  # each system has its own; as a ClassVar it would not be the property of `Layout`
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_bits <= self.max_bits():

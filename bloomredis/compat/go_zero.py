@@ -6,7 +6,7 @@ Go services with https://github.com/zeromicro/go-zero make such filters by `bloo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final, SupportsIndex
+from typing import Final, SupportsIndex
 
 from mmh3 import hash64
 
@@ -27,7 +27,7 @@ class GoZero(Bitmap):
     UTF-8, and one that UTF-8 cannot encode is a `ValueError`.
     """
 
-    name: ClassVar[str] = "go_zero"
+    name = "go_zero"
 
     def probes(self, encoded: bytes) -> list[int]:
         """Return the bits of an encoded item in probe order."""

@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, SupportsIndex
+from typing import Final, SupportsIndex
 
 import numpy as np
 from mmh3 import hash64
@@ -41,7 +41,7 @@ class Guava(Mitz64):
     An int outside 64 bits is a `ValueError`.
     """
 
-    name: ClassVar[str] = "guava"
+    name = "guava"
 
     strategy: str
 

@@ -5,7 +5,7 @@ It has Guava's arithmetic with a modulus that is an int, not rounded up to a mul
 
 from __future__ import annotations
 
-from typing import ClassVar, SupportsIndex
+from typing import SupportsIndex
 
 from bloomredis.bits import sizing
 from bloomredis.bits.encoding import Item
@@ -20,7 +20,7 @@ class Jedis(Mitz64):
     decimal digits.
     """
 
-    name: ClassVar[str] = "jedis"
+    name = "jedis"
 
     def key(self, name: str) -> str:
         """Return the Redis key of a filter: its name with the prefix `bf:`."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar, Final, SupportsIndex
+from typing import Final, SupportsIndex
 from zlib import crc32
 
 from bloomredis.bits import sizing
@@ -76,7 +76,7 @@ class PhpBkdr(Bitmap):
     PHP string; a str is encoded as UTF-8, and one that UTF-8 cannot encode is a `ValueError`.
     """
 
-    name: ClassVar[str] = "php_bkdr"
+    name = "php_bkdr"
 
     servers: tuple[Hashable, ...] | None = field(default=None, repr=False)
     """An identifier of each server, in the order of the PHP program; None for a single server."""

@@ -6,7 +6,7 @@ next one after more than half of its bits are set.  An item is present if any bi
 
 from __future__ import annotations
 
-from typing import ClassVar, SupportsIndex
+from typing import SupportsIndex
 
 from bloomredis.bits import sizing
 from bloomredis.bits.encoding import Item
@@ -21,7 +21,7 @@ class RedisBitmaps(Mitz64):
     hashed as Java's `getBytes(UTF_8)`, an unpaired surrogate as a question mark; an int as decimal digits.
     """
 
-    name: ClassVar[str] = "redis_bitmaps"
+    name = "redis_bitmaps"
 
     def encode(self, item: Item) -> bytes:
         """Return the bytes that are hashed for `item`.  Raises `TypeError` if it is no str, bytes or int."""

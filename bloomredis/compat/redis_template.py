@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from typing import ClassVar, SupportsIndex, cast
+from typing import SupportsIndex, cast
 
 import numpy as np
 from mmh3 import hash64
@@ -44,7 +44,7 @@ class RedisTemplate(Bitmap):
     endian; unpaired surrogates are kept as code units.
     """
 
-    name: ClassVar[str] = "redis_template"
+    name = "redis_template"
 
     def encode(self, item: Item) -> bytes:
         """Return the UTF-16 of a str, of the decimal digits of an int, and of bytes decoded as UTF-8.

@@ -11,7 +11,7 @@ import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bloomredis.compat.bitmap import Bitmap, reversed_bits
 from bloomredis.compat.hashes import murmur2
@@ -39,7 +39,7 @@ class RedisBloom(Bitmap):
     An item is bytes to RedisBloom; a str is encoded as UTF-8, an int as decimal digits.
     """
 
-    name: ClassVar[str] = "redisbloom"
+    name = "redisbloom"
 
     n2: int = 0
     hash_bits: int = 64
@@ -63,7 +63,7 @@ class RedisBloomChain(Bitmap):
     The offsets of an item are those in each link, link after link.
     """
 
-    name: ClassVar[str] = "redisbloom"
+    name = "redisbloom"
 
     layouts: tuple[RedisBloom, ...]
 

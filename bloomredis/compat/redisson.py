@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Final, SupportsIndex
+from typing import Final, SupportsIndex
 
 from bloomredis.bits import sizing
 from bloomredis.bits.encoding import Item
@@ -39,7 +39,7 @@ class Redisson(Bitmap):
     another: the Java side has to set one of these.
     """
 
-    name: ClassVar[str] = "redisson"
+    name = "redisson"
 
     def encode(self, item: Item) -> bytes:
         """Return the bytes that are hashed for `item`.  Raises `TypeError` if it is no str, bytes or int."""

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
-import bloomredis.asyncio
 from bloomredis.compat.guava import Guava, read_guava, write_guava
 from bloomredis.compat.redisbloom import read_redisbloom
-from bloomredis.drivers import aio, filters, sync
+from bloomredis.drivers import aio, aio_kinds, kinds, sync
 from bloomredis.drivers.binding import is_asyncio
 from bloomredis.errors import FilterMismatchError
 from bloomredis.protocol.steps import Op
@@ -21,6 +20,12 @@ from bloomredis.stored import restore
 T = TypeVar("T")
 
 
+@overload
+def from_guava(client: sync.SyncClient, name: str, data: bytes) -> kinds.BloomFilter: ...
+@overload
+def from_guava(
+    client: aio.AsyncClient, name: str, data: bytes
+) -> Coroutine[Any, Any, aio_kinds.BloomFilter]: ...
 def from_guava(client: Any, name: str, data: bytes) -> Any:
     """Store the stream of Guava's `BloomFilter.writeTo()` under a new key; return the filter.
 
@@ -32,6 +37,10 @@ def from_guava(client: Any, name: str, data: bytes) -> Any:
     return _run(client, restore.place(name, layout.key(name).encode(), bits), made)
 
 
+@overload
+def to_guava(filter_: kinds.BloomFilter[Any]) -> bytes: ...
+@overload
+def to_guava(filter_: aio_kinds.BloomFilter[Any]) -> Coroutine[Any, Any, bytes]: ...
 def to_guava(filter_: Any) -> Any:
     """Return a filter with Guava's layout as the stream that `BloomFilter.readFrom()` reads.
 
@@ -48,6 +57,14 @@ def to_guava(filter_: Any) -> Any:
     return later() if inspect.iscoroutine(snapshot) else write_guava(layout, snapshot.bits)
 
 
+@overload
+def from_redisbloom(
+    client: sync.SyncClient, name: str, chunks: Iterable[tuple[int, bytes]]
+) -> kinds.BloomFilter: ...
+@overload
+def from_redisbloom(
+    client: aio.AsyncClient, name: str, chunks: Iterable[tuple[int, bytes]]
+) -> Coroutine[Any, Any, aio_kinds.BloomFilter]: ...
 def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]]) -> Any:
     """Store a RedisBloom filter under a new key; return it, read-only and with the same answers.
 
@@ -77,7 +94,7 @@ def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]])
 
 
 def _filters(client: Any) -> Any:
-    return bloomredis.asyncio.BloomFilter if is_asyncio(client) else filters.BloomFilter
+    return aio_kinds.BloomFilter if is_asyncio(client) else kinds.BloomFilter
 
 
 def _run(client: Any, operation: Op[object], answer: T) -> T | Coroutine[Any, Any, T]:

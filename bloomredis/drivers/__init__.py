@@ -1,4 +1,4 @@
 """Operations executed with a client.
 
-LAW: the only code that meets a client, a thread or a task.
+LAW: the only code that knows a client, a thread or a task.
 """

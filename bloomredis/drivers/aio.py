@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Generator,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from bloomredis.protocol import cluster
-from bloomredis.protocol.steps import (
-    AtMostOnce,
-    Command,
-    Compute,
-    Concurrent,
-    NextBatch,
-    OnServer,
-    Pipelined,
-    ReadOnly,
-    Step,
-    commands_of,
-    regrouped,
-)
+from bloomredis.protocol import cluster, steps
 
 T = TypeVar("T")
 
@@ -38,6 +20,13 @@ class AsyncClient(Protocol):
 
     def pipeline(self, *, transaction: bool) -> Any:
         """Return a pipeline, which sends several commands over one connection."""
+
+    async def __aenter__(self) -> Any:
+        """Enter the client; here for type checkers, which tell it from a synchronous one by this."""
+
+
+AsyncClients = AsyncClient | Sequence[AsyncClient]
+"""A client, or one of each of several servers."""
 
 
 async def drive(
@@ -60,24 +49,24 @@ async def drive(
         answer: T = end.value
         return answer
     finally:
-        operation.close()  # it learns at once that it was interrupted or cancelled
+        operation.close()  # so that it notices an interruption or cancellation at once
 
 
-async def _execute(client: AsyncClient, step: Step) -> Any:
-    if isinstance(step, NextBatch | Compute):
+async def _execute(client: AsyncClient, step: steps.Step) -> Any:
+    if isinstance(step, steps.NextBatch | steps.Compute):
         return await _here(step)
-    if isinstance(step, Concurrent):
+    if isinstance(step, steps.Concurrent):
         return await _at_once([_execute(client, each) for each in step.steps])
-    if isinstance(step, OnServer):
+    if isinstance(step, steps.OnServer):
         return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if cluster.is_cluster(type(client)):
         return await drive(client, cluster.run(client, step), _act)
     return await _send(client, step)
 
 
-async def _here(step: NextBatch | Compute) -> Any:
+async def _here(step: steps.NextBatch | steps.Compute) -> Any:
     loop = asyncio.get_running_loop()
-    if isinstance(step, Compute):
+    if isinstance(step, steps.Compute):
         return await loop.run_in_executor(None, step.function)
     batch = await anext(step.source, None)
     if batch and step.take:
@@ -87,12 +76,12 @@ async def _here(step: NextBatch | Compute) -> Any:
 
 async def _send(client: AsyncClient, step: Any) -> Any:
     """Send a step to the one server of a client."""
-    if isinstance(step, Pipelined):
-        together = [each for one in step.steps for each in commands_of(one)]
-        return regrouped(step.steps, await _send(client, together))
-    if isinstance(step, ReadOnly):
+    if isinstance(step, steps.Pipelined):
+        together = [each for one in step.steps for each in steps.commands_of(one)]
+        return steps.regrouped(step.steps, await _send(client, together))
+    if isinstance(step, steps.ReadOnly):
         step = step.command
-    elif isinstance(step, AtMostOnce):
+    elif isinstance(step, steps.AtMostOnce):
         step = step.step
     if isinstance(step, tuple):
         return await client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
@@ -103,11 +92,11 @@ async def _send(client: AsyncClient, step: Any) -> Any:
 
 
 async def _at_once(calls: Sequence[Awaitable[Any]]) -> list[Any]:
-    told = await asyncio.gather(*calls, return_exceptions=True)
-    for reply in told:
+    replies = await asyncio.gather(*calls, return_exceptions=True)
+    for reply in replies:
         if isinstance(reply, BaseException) and not isinstance(reply, Exception):
             raise reply  # one of them was cancelled from outside
-    return told
+    return replies
 
 
 async def _act(client: Any, act: cluster.Act) -> Any:
@@ -119,33 +108,32 @@ async def _act(client: Any, act: cluster.Act) -> Any:
     if isinstance(act, cluster.Sleep):
         return await asyncio.sleep(act.seconds)
     if isinstance(act, cluster.RefreshSlot):
-        return await _learn(client, act)
+        return await _refresh_slot(client, act)
     if isinstance(act, cluster.RefreshMap):
         return await client.nodes_manager.initialize()
     await client.initialize()  # reads the map, unless it was
     return cluster.look_up(client, act)
 
 
-_learning: Final[WeakKeyDictionary[Any, dict[Any, asyncio.Future[Any]]]] = WeakKeyDictionary()
+_refreshing: Final[WeakKeyDictionary[Any, dict[Any, asyncio.Future[Any]]]] = WeakKeyDictionary()
 """Slots that clients are asking for, by a key in them."""
 
 
-async def _learn(client: Any, act: cluster.RefreshSlot) -> None:
-    # All tasks that wait for a filter are told at once that it has moved.  They learn together, since
+async def _refresh_slot(client: Any, act: cluster.RefreshSlot) -> None:
+    # All tasks that use a filter are redirected at once when it has moved.  One of them asks for all, since
     # a client that is redirected often enough closes its connections, those of other tasks too.
-    under_way = _learning.setdefault(client, {})
+    under_way = _refreshing.setdefault(client, {})
     if act.key not in under_way:
         probe = cluster.probe(client, act)
         if probe is None:
             return
-        learning = asyncio.ensure_future(client.execute_command(*probe))
-        under_way[act.key] = learning
+        asking = under_way[act.key] = asyncio.ensure_future(client.execute_command(*probe))
 
-        def learnt(done: asyncio.Future[Any]) -> None:
+        def forget(done: asyncio.Future[Any]) -> None:
             del under_way[act.key]
-            _ = done.cancelled() or done.exception()  # which each of those who wait is told, if any does
+            _ = done.cancelled() or done.exception()  # those who wait get it, if any do
 
-        learning.add_done_callback(learnt)
+        asking.add_done_callback(forget)
     await asyncio.shield(under_way[act.key])
 
 
@@ -160,7 +148,7 @@ async def _send_to_node(act: cluster.Send) -> list[Any]:
 class _Queued:
     """A command, as the nodes of an asyncio cluster client want it for a pipeline."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: steps.Command) -> None:
         self.args = command
         self.kwargs: dict[str, Any] = {"NEVER_DECODE": True}
         self.result: Any = None

@@ -1,18 +1,18 @@
-"""The verbs of the public classes over asyncio clients, and `BloomFilter`."""
+"""The verbs of the public classes over asyncio clients."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import closing
 from datetime import timedelta
-from itertools import compress
-from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar
 
 from bloomredis.arguments import listed
 from bloomredis.drivers import filters
 from bloomredis.drivers.aio import AsyncClient, drive
 from bloomredis.drivers.batches import async_batches
-from bloomredis.drivers.binding import Bound, constructor, documented_as
+from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.claims import AsyncClaim, Claiming
 from bloomredis.drivers.coalescing import MOST_ITEMS
 from bloomredis.drivers.filters import DEDUPE_ITEMS
@@ -22,18 +22,16 @@ from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
-from bloomredis.operations.options import I, PlainParameters
-from bloomredis.operations.partitioned import PartitionedOperations, operations
+from bloomredis.operations.options import I
 from bloomredis.operations.pipelines import AnyPipeline
-from bloomredis.operations.plain import PlainOperations
 from bloomredis.operations.routed import RoutedOperations
-from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.protocol.steps import Op
 
 T = TypeVar("T")
 J = TypeVar("J")
 
 
+@documented_as(filters.Filter)
 class Filter(Bound[AsyncClient], Generic[I]):
     """The verbs that every class has."""
 
@@ -49,15 +47,24 @@ class Filter(Bound[AsyncClient], Generic[I]):
     async def _run(self, operation: Op[T]) -> T:
         return await drive(self._client, operation)
 
+    async def _run_batch(
+        self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
+    ) -> list[bool]:
+        batch = listed(items)
+        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
+            return await self._run(verb(batch))
+        encoded = [self._operations.codec.encode_for_batch(item) for item in batch]
+        waiting = coalescer.submit(encoded, batch, verb, batch)
+        answers: list[bool] = await (self._added(encoded, waiting) if coalescer is self._adds else waiting)
+        return answers
+
     @classmethod
-    @documented_as(filters.Filter.open)
     async def open(cls, client: AsyncClient, name: str) -> Self:
         """Return a filter whose parameters are read from the server."""
         opened = cls._from_server(client, name)
         await opened.reserve()
         return opened
 
-    @documented_as(filters.Filter.add)
     async def add(self, item: I, *, token: str | None = None) -> bool:
         """Add an item; True if this call was the first to add it."""
         operations = self._operations
@@ -70,18 +77,16 @@ class Filter(Bound[AsyncClient], Generic[I]):
         return answer
 
     async def _added(self, encoded: Sequence[str | bytes], waiting: Awaitable[Any]) -> Any:
-        """Wait for an answer, and keep it if this task is cancelled when it has come."""
+        """Wait for an answer; if this task is cancelled after it came, keep it for who asks again."""
         try:
             return await waiting
         except asyncio.CancelledError:
             if isinstance(waiting, asyncio.Future) and waiting.done() and not waiting.cancelled():
-                told = (
-                    getattr(waiting.exception(), "results", ()) if waiting.exception() else waiting.result()
-                )
-                self._operations.keep(encoded, [told] if isinstance(told, bool) else told)
+                error = waiting.exception()
+                answers = getattr(error, "results", ()) if error else waiting.result()
+                self._operations.keep(encoded, [answers] if isinstance(answers, bool) else answers)
             raise
 
-    @documented_as(filters.Filter.contains)
     async def contains(self, item: I) -> bool:
         """Return whether an item is in the filter."""
         operations = self._operations
@@ -93,28 +98,14 @@ class Filter(Bound[AsyncClient], Generic[I]):
         answer: bool = await self._tests.submit((encoded,), None, operations.contains, item)
         return answer
 
-    @documented_as(filters.Filter.add_many)
     async def add_many(self, items: Iterable[I]) -> list[bool]:
-        """Add items; say of each, in order, whether it was new."""
-        operations, batch = self._operations, listed(items)
-        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
-            return await self._run(operations.add_many(batch))
-        encoded = [operations.codec.encode_for_batch(item) for item in batch]
-        waiting = self._adds.submit(encoded, batch, operations.add_many, batch)
-        answers: list[bool] = await self._added(encoded, waiting)
-        return answers
+        """Add items; return for each, in order, whether it was new."""
+        return await self._run_batch(items, self._operations.add_many, self._adds)
 
-    @documented_as(filters.Filter.contains_many)
     async def contains_many(self, items: Iterable[I]) -> list[bool]:
         """Return for each item, in order, whether it is in the filter."""
-        operations, batch = self._operations, listed(items)
-        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
-            return await self._run(operations.contains_many(batch))
-        encoded = [operations.codec.encode_for_batch(item) for item in batch]
-        answers: list[bool] = await self._tests.submit(encoded, batch, operations.contains_many, batch)
-        return answers
+        return await self._run_batch(items, self._operations.contains_many, self._tests)
 
-    @documented_as(filters.Filter.dedupe)
     async def dedupe(self, items: Iterable[J] | AsyncIterable[J]) -> AsyncIterator[J]:
         """Yield those of the items that were new, in order, as they are read."""
         add_many: Callable[[list[Any]], Awaitable[list[bool]]] = self.add_many
@@ -122,26 +113,24 @@ class Filter(Bound[AsyncClient], Generic[I]):
             try:
                 answers = await add_many(batch)
             except BatchInterruptedError as error:
-                for item in compress(batch, error.results):
-                    yield item
+                with closing(self._operations.new_items(batch, error.results)) as new:
+                    for item in new:
+                        yield item
                 raise
-            for item in compress(batch, answers):
-                yield item
+            with closing(self._operations.new_items(batch, answers)) as new:
+                for item in new:
+                    yield item
 
-    @documented_as(filters.Filter.load)
     async def load(
         self, items: Iterable[I] | AsyncIterable[I], progress: Callable[[int], object] | None = None
     ) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read."""
-        done: int = await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
-        return done
+        return await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
 
-    @documented_as(filters.Filter.claim)
     def claim(self, item: I, lease: float | timedelta = 30.0) -> Claiming:
         """Hold an item while working on it: await the claim, or enter it with `async with`."""
         return Claiming(self._run(self._operations.claim(item, lease, self._claim)))
 
-    @documented_as(filters.Filter.claim_many)
     async def claim_many(self, items: Iterable[I], lease: float | timedelta = 30.0) -> list[AsyncClaim]:
         """Claim items; return a `Claim` of each, in order."""
         return await self._run(self._operations.claim_many(items, lease, self._claim))
@@ -149,67 +138,44 @@ class Filter(Bound[AsyncClient], Generic[I]):
     def _claim(self, held: Held) -> AsyncClaim:
         return AsyncClaim(self._client, self._operations, held)
 
-    @documented_as(filters.Filter.reserve)
     async def reserve(self) -> None:
         """Create the filter now, or check the stored one."""
         await self._run(self._operations.reserve())
 
-    @documented_as(filters.Filter.info)
     async def info(self) -> FilterInfo:
         """Return the filter's parameters and how full it is."""
         return await self._run(self._operations.info())
 
-    @documented_as(filters.Filter.approximate_count)
     async def approximate_count(self) -> int:
         """Estimate the number of items from the share of bits set."""
         return await self._run(self._operations.approximate_count())
 
-    @documented_as(filters.Filter.clear)
     async def clear(self) -> None:
         """Empty the filter: a new generation with the same parameters and the same expiry."""
         await self._run(self._operations.clear())
 
-    @documented_as(filters.Filter.delete)
     async def delete(self) -> bool:
         """Delete the filter; True if it existed."""
         return await self._run(self._operations.delete())
 
 
+@documented_as(filters.Expiring)
 class Expiring(Bound[AsyncClient]):
     """Filters that can be given a time to live."""
 
-    @documented_as(filters.Expiring.expire)
     async def expire(self, seconds: float | timedelta) -> None:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
         await drive(self._client, self._operations.expire(seconds))
 
 
+@documented_as(filters.Queueing)
 class Queueing(Bound[AsyncClient], Generic[I]):
     """Filters whose calls can be queued on a caller's pipeline."""
 
-    @documented_as(filters.Queueing.queue_add)
     async def queue_add(self, pipe: AnyPipeline, item: I) -> None:
         """Queue an add on a pipeline of the caller's."""
         await drive(self._client, self._operations.queue_add(pipe, item))
 
-    @documented_as(filters.Queueing.queue_contains)
     async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
         """Queue a test on a pipeline of the caller's."""
         await drive(self._client, self._operations.queue_contains(pipe, item))
-
-
-@documented_as(filters.BloomFilter)
-class BloomFilter(Filter[I], Queueing[I], Expiring):
-    """A Bloom filter in one key of a Redis or Valkey server."""
-
-    _operations: PlainOperations | PartitionedOperations
-    _operations_class: ClassVar[Any] = PlainOperations
-
-    @constructor(PlainOperations.__init__)
-    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
-        super().__init__(client, operations(name, **parameters))
-
-    @documented_as(filters.BloomFilter.snapshot)
-    async def snapshot(self) -> LocalFilter:
-        """Return a copy of the filter in this process, which answers without the server."""
-        return await self._run(self._operations.snapshot())

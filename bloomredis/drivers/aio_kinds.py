@@ -1,46 +1,65 @@
-"""The other public classes over asyncio clients."""
+"""The public classes over asyncio clients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers import kinds
-from bloomredis.drivers.aio import AsyncClient
+from bloomredis.drivers.aio import AsyncClients
 from bloomredis.drivers.aio_filters import Expiring, Filter, Queueing
 from bloomredis.drivers.binding import constructor, documented_as
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
     I,
+    PlainParameters,
     RotatingParameters,
     ScalingParameters,
     ShardedParameters,
 )
+from bloomredis.operations.partitioned import PartitionedOperations, operations
+from bloomredis.operations.plain import PlainOperations
 from bloomredis.operations.rotating import RotatingOperations
 from bloomredis.operations.scaling import ScalingOperations
 from bloomredis.operations.sharded import ShardedOperations
+from bloomredis.operations.snapshot import LocalFilter
+
+
+@documented_as(kinds.BloomFilter)
+class BloomFilter(Filter[I], Queueing[I], Expiring):
+    """A Bloom filter in one key of a Redis or Valkey server."""
+
+    _operations: PlainOperations | PartitionedOperations
+    _stored_operations: ClassVar[Any] = PlainOperations
+
+    @constructor(PlainOperations.__init__)
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
+        super().__init__(client, operations(name, **parameters))
+
+    async def snapshot(self) -> LocalFilter[I]:
+        """Return a copy of the filter in this process, which answers without the server."""
+        return await self._run(self._operations.snapshot())
 
 
 @documented_as(kinds.ScalingBloomFilter)
 class ScalingBloomFilter(Filter[I], Expiring):
     """A Bloom filter that grows by itself, so that the number of items need not be known."""
 
-    _operations_class: ClassVar[Any] = ScalingOperations
+    _stored_operations: ClassVar[Any] = ScalingOperations.from_server
 
     @constructor(ScalingOperations.__init__)
-    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
         super().__init__(client, ScalingOperations(name, **parameters))
 
 
 @documented_as(kinds.RotatingBloomFilter)
 class RotatingBloomFilter(Filter[I]):
-    """A Bloom filter that forgets: it says whether an item was seen within the last `window`."""
+    """A Bloom filter that forgets: an item is in it if it was seen within the last `window`."""
 
-    _operations_class: ClassVar[Any] = RotatingOperations
+    _stored_operations: ClassVar[Any] = RotatingOperations.from_server
 
     @constructor(RotatingOperations.__init__)
-    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
         super().__init__(client, RotatingOperations(name, **parameters))
 
 
@@ -48,22 +67,14 @@ class RotatingBloomFilter(Filter[I]):
 class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers."""
 
-    _operations_class: ClassVar[Any] = ShardedOperations
-
     @constructor(ShardedOperations.__init__)
-    def __init__(
-        self,
-        client: AsyncClient | Sequence[AsyncClient],
-        name: str,
-        **parameters: Unpack[ShardedParameters[I]],
-    ) -> None:
-        operations = ShardedOperations(name, **parameters)
-        operations.over(len(client) if isinstance(client, list | tuple) else 1)
-        super().__init__(cast("AsyncClient", client), operations)
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[ShardedParameters[I]]) -> None:
+        sharded = ShardedOperations(name, **parameters)
+        sharded.over(len(client) if isinstance(client, list | tuple) else 1)
+        super().__init__(client, sharded)
 
     @classmethod
-    @documented_as(kinds.ShardedBloomFilter.open)
-    async def open(cls, client: AsyncClient | Sequence[AsyncClient], name: str) -> Self:
+    async def open(cls, client: AsyncClients, name: str) -> Self:
         """Return a filter whose parameters are read from the server."""
         opened = cls(client, name)
         await opened.reserve()
@@ -75,13 +86,12 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     """A Bloom filter that items can be removed from: it counts how often each was added."""
 
     _operations: CountingOperations
-    _operations_class: ClassVar[Any] = CountingOperations
+    _stored_operations: ClassVar[Any] = CountingOperations
 
     @constructor(CountingOperations.__init__)
-    def __init__(self, client: AsyncClient, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
+    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
         super().__init__(client, CountingOperations(name, **parameters))
 
-    @documented_as(kinds.CountingBloomFilter.remove)
     async def remove(self, item: I, *, token: str | None = None) -> bool:
         """Take an item out once; True if it was in."""
         return await self._run(self._operations.remove(item, token=token))

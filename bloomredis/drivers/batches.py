@@ -1,4 +1,4 @@
-"""How any source of items comes in batches.
+"""Batches of any source of items.
 
 Arrays of numpy, and columns of pandas and Arrow, are cut without a Python loop over their elements.
 """
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield lists of `size` items, the last one shorter; one string is no iterable of items."""
+    """Yield lists of `size` items, the last one shorter.  Raises TypeError for a single string."""
     if hasattr(items, "__array__") and hasattr(items, "__len__"):
         yield from _slices(items, size)
         return
@@ -27,7 +27,7 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 async def async_batches(items: Iterable[T] | AsyncIterable[T], size: int) -> AsyncIterator[list[T]]:
-    """Do what `batches` does, also with an async iterable."""
+    """Yield lists of `size` items of an iterable or an async iterable, the last one shorter."""
     if not isinstance(items, AsyncIterable):
         for batch in batches(items, size):
             yield batch
@@ -44,7 +44,7 @@ async def async_batches(items: Iterable[T] | AsyncIterable[T], size: int) -> Asy
 
 def _slices(column: Any, size: int) -> Iterator[list[Any]]:
     """Cut an array or a column; numbers come as int, text as str or bytes."""
-    rows = getattr(column, "iloc", column)  # of a pandas column, by place and not by label
+    rows = getattr(column, "iloc", column)  # pandas: by position, not by label
     for start in range(0, len(column), size):
         piece = rows[start : start + size]
         to_pylist = getattr(piece, "to_pylist", None)  # Arrow

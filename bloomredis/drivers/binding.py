@@ -1,6 +1,6 @@
-"""Operations together with the client that executes them.
+"""A client bound to operations, and the signatures and docstrings of the public classes.
 
-The public classes take their signatures from the operations and from `Options`, and check calls by them.
+A constructor takes its signature from the operations and from `Options`, and checks calls by it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
 from bloomredis.operations.options import Options
 
 C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 class Bound(Generic[C]):
@@ -26,9 +27,10 @@ class Bound(Generic[C]):
     _is_asyncio: ClassVar[bool]
     """True if the class is for asyncio clients."""
     _operations: Any
-    _operations_class: ClassVar[Any]
+    _stored_operations: ClassVar[Callable[[str], Any]]
+    """Makes the operations of a filter whose parameters are read from the server."""
 
-    def __init__(self, client: C, operations: Any) -> None:
+    def __init__(self, client: C | Sequence[C], operations: Any) -> None:
         self._check_kind(client)
         if isinstance(client, list | tuple):
             self._check_servers(client, operations)
@@ -39,7 +41,7 @@ class Bound(Generic[C]):
             raise ValueError(
                 f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
             )
-        self._client = client
+        self._client = cast("C", client)  # of several servers a sequence: `OnServer` names one
         self._operations = operations
         self._bind()
 
@@ -60,13 +62,13 @@ class Bound(Generic[C]):
             )
 
     def _bind(self) -> None:
-        """Make the parts that depend on the client."""
+        """Make the objects that depend on the client."""
 
     @classmethod
     def _from_server(cls, client: C, name: str) -> Self:
-        """Return a filter whose parameters are those that are stored, before its first call."""
+        """Return a filter whose parameters are read from the server at its first call."""
         filter_ = cls.__new__(cls)
-        Bound.__init__(filter_, client, cls._operations_class.from_server(name))
+        Bound.__init__(filter_, client, cls._stored_operations(name))
         return filter_
 
     @property
@@ -75,7 +77,7 @@ class Bound(Generic[C]):
         name: str = self._operations.name
         return name
 
-    def with_client(self, client: C) -> Self:
+    def with_client(self, client: C | Sequence[C]) -> Self:
         """Return the same filter over another client: in another process, thread or event loop."""
         other = type(self).__new__(type(self))
         Bound.__init__(other, client, self._operations)
@@ -93,7 +95,7 @@ class Bound(Generic[C]):
 
 
 class _NoClient:
-    """What a filter has instead of a client when it comes out of a pickle."""
+    """Takes the place of the client in a filter that was unpickled; any call raises RuntimeError."""
 
     def execute_command(self, *_: object, **__: object) -> NoReturn:
         raise RuntimeError("a filter that was pickled has no client; give it one: filter.with_client(client)")
@@ -102,18 +104,20 @@ class _NoClient:
 
 
 def is_asyncio(client: object) -> bool:
-    """Return whether a client, or the first of several, is one of asyncio."""
+    """Return True if a client, or the first of several, is an asyncio client."""
     first = client[0] if isinstance(client, list | tuple) and client else client
     return inspect.iscoroutinefunction(getattr(first, "execute_command", None))
 
 
 def constructor(operations: Callable[..., Any]) -> Callable[[F], F]:
-    """Show the parameters of `operations` and of `Options` in a constructor's signature, and check them.
+    """Give a constructor the parameters of `operations` and of `Options`, and check calls by them.
 
-    So the error for a wrong argument names the public class.
+    An error for a wrong argument names the public class.
     """
     own = [
-        each for each in inspect.signature(operations).parameters.values() if each.kind != each.VAR_KEYWORD
+        each
+        for each in inspect.signature(operations).parameters.values()
+        if each.kind != each.VAR_KEYWORD and each.name != "self"
     ]
     common = [
         inspect.Parameter(
@@ -124,8 +128,7 @@ def constructor(operations: Callable[..., Any]) -> Callable[[F], F]:
 
     def decorate(init: F) -> F:
         first = list(inspect.signature(init).parameters.values())[:2]
-        parameters = [each for each in own if each.name not in {"self", "cls"}]
-        signature = inspect.Signature([*first, *parameters, *common])
+        signature = inspect.Signature([*first, *own, *common])
 
         @functools.wraps(init)
         def wrapper(self: Any, *arguments: Any, **options: Any) -> None:
@@ -142,7 +145,7 @@ def constructor(operations: Callable[..., Any]) -> Callable[[F], F]:
 
 
 def documented(options: type) -> Callable[[F], F]:
-    """Add the parameters that the docstring of `options` describes to that of a class."""
+    """Add the parameters in the docstring of `options` to the docstring of a class."""
     common = inspect.getdoc(options) or ""
     lines = common[common.index(":param") :].splitlines()
     described = "\n".join(f"    {line}" if line else line for line in lines)
@@ -155,11 +158,15 @@ def documented(options: type) -> Callable[[F], F]:
     return decorate
 
 
-def documented_as(twin: Callable[..., Any]) -> Callable[[F], F]:
-    """Give a method or a class the docstring of its synchronous twin, of which its own is the first line."""
+def documented_as(twin: type) -> Callable[[type[T]], type[T]]:
+    """Give a class and its methods the docstrings of their synchronous twins, which begin with their own."""
 
-    def decorate(own: F) -> F:
-        own.__doc__ = twin.__doc__
-        return own
+    def decorate(class_: type[T]) -> type[T]:
+        class_.__doc__ = twin.__doc__
+        for name, member in vars(class_).items():
+            method = getattr(member, "__func__", member)  # of a class method
+            if inspect.isfunction(method) and not name.startswith("_"):
+                method.__doc__ = getattr(twin, name).__doc__
+        return class_
 
     return decorate

@@ -45,7 +45,7 @@ class _Claim:
         return f"<Claim on {self.item!r}: {self.state}>"
 
     def _not_released(self, error: Exception) -> None:
-        """Log that a release failed while the caller's own exception was on its way."""
+        """Log that a release failed, since the caller's own exception is the one to raise."""
         _log.warning("%r was not released (%s); it is free when its lease runs out", self.item, error)
 
 
@@ -84,21 +84,20 @@ class Claim(_Claim):
                 self._not_released(failure)
 
 
+@documented_as(Claim)
 class AsyncClaim(_Claim):
-    __doc__ = _Claim.__doc__
+    """An item that this worker may hold: true if it does."""
+
     __qualname__ = "Claim"
 
-    @documented_as(Claim.commit)
     async def commit(self) -> None:
         """Put the item into the filter and drop the claim, in one step."""
         await aio.drive(self._client, self._operations.commit(self._held))
 
-    @documented_as(Claim.release)
     async def release(self) -> None:
         """Give the item back at once."""
         await aio.drive(self._client, self._operations.release(self._held))
 
-    @documented_as(Claim.extend)
     async def extend(self, lease: float | timedelta) -> None:
         """Hold the item for `lease` seconds (or a timedelta) from now."""
         await aio.drive(self._client, self._operations.extend(self._held, lease))
@@ -117,7 +116,7 @@ class AsyncClaim(_Claim):
 
 
 class Claiming:
-    """A claim on its way: await it, or enter it with `async with`."""
+    """A claim in progress: await it, or enter it with `async with`."""
 
     def __init__(self, claiming: Coroutine[Any, Any, AsyncClaim]) -> None:
         self._claiming = claiming

@@ -1,16 +1,15 @@
-"""The verbs of the public classes over synchronous clients, and `BloomFilter`."""
+"""The verbs of the public classes over synchronous clients."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from itertools import compress
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar, Unpack
+from typing import Any, Final, Generic, Self, TypeVar
 
 from bloomredis.arguments import listed
 from bloomredis.drivers.batches import batches
-from bloomredis.drivers.binding import Bound, constructor, documented
+from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.coalescing import MOST_ITEMS
 from bloomredis.drivers.sync import SyncClient, drive, resume
@@ -20,12 +19,9 @@ from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
-from bloomredis.operations.options import I, Options, PlainParameters
-from bloomredis.operations.partitioned import PartitionedOperations, operations
+from bloomredis.operations.options import I
 from bloomredis.operations.pipelines import AnyPipeline
-from bloomredis.operations.plain import PlainOperations
 from bloomredis.operations.routed import RoutedOperations
-from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.receipts import give_back
@@ -54,6 +50,16 @@ class Filter(Bound[SyncClient], Generic[I]):
 
     def _run(self, operation: Op[T]) -> T:
         return drive(self._client, operation)
+
+    def _run_batch(
+        self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
+    ) -> list[bool]:
+        batch = listed(items)
+        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
+            return self._run(verb(batch))
+        encoded = [self._operations.codec.encode_for_batch(item) for item in batch]
+        answers: list[bool] = coalescer.submit(encoded, batch, verb, batch)
+        return answers
 
     @classmethod
     def open(cls, client: SyncClient, name: str) -> Self:
@@ -89,8 +95,8 @@ class Filter(Bound[SyncClient], Generic[I]):
         if token is not None or not self._coalesce:
             return self._run(operations.add(item, token=token))
         encoded = operations.codec.encode_for_batch(item)
-        added: bool = self._adds.submit((encoded,), None, operations.add, item)
-        return added
+        answer: bool = self._adds.submit((encoded,), None, operations.add, item)
+        return answer
 
     def contains(self, item: I) -> bool:
         """Return whether an item is in the filter: False is certain, True errs at the error rate.
@@ -109,52 +115,43 @@ class Filter(Bound[SyncClient], Generic[I]):
         if not self._coalesce:
             return self._run(operations.contains(item))
         encoded = operations.codec.encode_for_batch(item)
-        there: bool = self._tests.submit((encoded,), None, operations.contains, item)
-        return there
+        answer: bool = self._tests.submit((encoded,), None, operations.contains, item)
+        return answer
 
     def __contains__(self, item: I) -> bool:
         return self.contains(item)
 
     def add_many(self, items: Iterable[I]) -> list[bool]:
-        """Add items; say of each, in order, whether it was new.
+        """Add items; return for each, in order, whether it was new.
 
         The first of two equal items is new, the second is not.  A batch is cut so that no script
         runs longer than about 2 ms; each script is atomic, the batch as a whole is not.  All items
         are checked before the first is sent, so an iterator is read to its end at once.
 
-        :raises BatchInterruptedError: it stopped on its way; the error has the answers so far.
+        :raises BatchInterruptedError: an error came in between; it has the answers so far.
         """
-        operations, batch = self._operations, listed(items)
-        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
-            return self._run(operations.add_many(batch))
-        encoded = [operations.codec.encode_for_batch(item) for item in batch]
-        added: list[bool] = self._adds.submit(encoded, batch, operations.add_many, batch)
-        return added
+        return self._run_batch(items, self._operations.add_many, self._adds)
 
     def contains_many(self, items: Iterable[I]) -> list[bool]:
         """Return for each item, in order, whether it is in the filter."""
-        operations, batch = self._operations, listed(items)
-        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
-            return self._run(operations.contains_many(batch))
-        encoded = [operations.codec.encode_for_batch(item) for item in batch]
-        there: list[bool] = self._tests.submit(encoded, batch, operations.contains_many, batch)
-        return there
+        return self._run_batch(items, self._operations.contains_many, self._tests)
 
     def dedupe(self, items: Iterable[J]) -> Iterator[J]:
         """Yield those of the items that were new, in order, as they are read.
 
         The items are sent in batches of up to 1,000, so that many are added before the first of them
         is yielded.  Where a batch is interrupted, its items that are known to be new are yielded
-        before the error is raised; `error.rest` has those without an answer.
+        before the error is raised; `error.rest` has those without an answer.  Items that were added and are
+        not asked for any more, as after a `break`, are new to the next call on this object.
         """
         add_many: Callable[[list[Any]], list[bool]] = self.add_many
         for batch in batches(items, DEDUPE_ITEMS):
             try:
                 answers = add_many(batch)
             except BatchInterruptedError as error:
-                yield from compress(batch, error.results)
+                yield from self._operations.new_items(batch, error.results)
                 raise
-            yield from compress(batch, answers)
+            yield from self._operations.new_items(batch, answers)
 
     def load(self, items: Iterable[I], progress: Callable[[int], object] | None = None) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read.
@@ -173,8 +170,7 @@ class Filter(Bound[SyncClient], Generic[I]):
         :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
         :param progress: called with the number of items done so far.
         """
-        done: int = self._run(self._operations.load(batches(items, LOAD_ITEMS), progress))
-        return done
+        return self._run(self._operations.load(batches(items, LOAD_ITEMS), progress))
 
     def claim(self, item: I, lease: float | timedelta = 30.0) -> Claim:
         """Hold an item while working on it, unless it is done or another worker holds it.
@@ -185,7 +181,7 @@ class Filter(Bound[SyncClient], Generic[I]):
                 if claim:
                     fetch(url)
 
-        Of concurrent claims on an item one is told `"claimed"`; it is in the filter from its commit on.
+        Of concurrent claims on an item one is `"claimed"`; the item is in the filter from its commit on.
         A worker that crashes loses the item when the lease runs out, and then another may claim it.
         One round trip, and one more for the commit.
 
@@ -197,7 +193,7 @@ class Filter(Bound[SyncClient], Generic[I]):
     def claim_many(self, items: Iterable[I], lease: float | timedelta = 30.0) -> list[Claim]:
         """Claim items; return a `Claim` of each, in order.  The second of two equal items is busy.
 
-        :raises BatchInterruptedError: it stopped on its way; the error has the claims so far.
+        :raises BatchInterruptedError: an error came in between; it has the claims so far.
         """
         return self._run(self._operations.claim_many(items, lease, self._claim))
 
@@ -262,45 +258,3 @@ class Queueing(Bound[SyncClient], Generic[I]):
     def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
         drive(self._client, self._operations.queue_contains(pipe, item))
-
-
-@documented(Options)
-class BloomFilter(Filter[I], Queueing[I], Expiring):
-    """A Bloom filter in one key of a Redis or Valkey server.
-
-    Of any number of concurrent `add(x)`, in any number of threads, processes and machines, exactly
-    one is told that x was new.  An item that was added is always found; one that was not is taken
-    for present with a probability of about `error_rate` once `capacity` items are in.
-
-    :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
-    :param name: the key.
-    :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
-        filter is created at first use and a stored one is checked; without, it must exist.
-    :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
-    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes 6% to 16% less memory;
-        None for what is stored (a new filter gets the default, blocked).  Or a layout from
-        `bloomredis.compat`, for a bitmap that another system writes too: that has no header, so the
-        layout says how large it is, and its loss cannot be noticed.
-    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
-    :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.
-    :param local_cache: answer from a copy of the filter in this process (as large as the filter) where
-        that says "there", which is right while the generation stands; everything else asks the server.
-    :param local_cache_check: seconds (or a timedelta) until the generation is checked again.  For that long
-        `add` may call an item "already there" of a filter that was cleared, evicted or lost.
-    :raises ValueError, TypeError: for bad arguments, before any I/O.
-    """
-
-    _operations: PlainOperations | PartitionedOperations
-    _operations_class: ClassVar[Any] = PlainOperations
-
-    @constructor(PlainOperations.__init__)
-    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
-        super().__init__(client, operations(name, **parameters))
-
-    def snapshot(self) -> LocalFilter:
-        """Return a copy of the filter in this process, which answers without the server.
-
-        It takes as much memory as the filter.  Reading costs the server some 1 ms a megabyte, in pieces of
-        0.1 ms; what others add meanwhile may be in it.
-        """
-        return self._run(self._operations.snapshot())

@@ -1,25 +1,70 @@
-"""The other public classes over synchronous clients."""
+"""The public classes over synchronous clients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers.binding import constructor, documented
 from bloomredis.drivers.filters import Expiring, Filter, Queueing
-from bloomredis.drivers.sync import SyncClient
+from bloomredis.drivers.sync import SyncClients
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
     I,
     Options,
+    PlainParameters,
     RotatingParameters,
     ScalingParameters,
     ShardedParameters,
 )
+from bloomredis.operations.partitioned import PartitionedOperations, operations
+from bloomredis.operations.plain import PlainOperations
 from bloomredis.operations.rotating import RotatingOperations
 from bloomredis.operations.scaling import ScalingOperations
 from bloomredis.operations.sharded import ShardedOperations
+from bloomredis.operations.snapshot import LocalFilter
+
+
+@documented(Options)
+class BloomFilter(Filter[I], Queueing[I], Expiring):
+    """A Bloom filter in one key of a Redis or Valkey server.
+
+    Of any number of concurrent `add(x)`, in any number of threads, processes and machines, exactly one gets
+    True.  An item that was added is always found; one that was not is taken for present with a probability of
+    about `error_rate` once `capacity` items are in.
+
+    :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
+    :param name: the key.
+    :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
+        filter is created at first use and a stored one is checked; without, it must exist.
+    :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
+    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes 6% to 16% less memory;
+        None for the stored one (a new filter gets the default, blocked).  Or a layout from
+        `bloomredis.compat`, for a bitmap that another system writes too: it has no header, so its size
+        comes from the layout, and its loss cannot be noticed.
+    :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
+    :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.
+    :param local_cache: answer from a copy of the filter in this process (as large as the filter) if all
+        bits of an item are set there, which is right while the generation stands; else ask the server.
+    :param local_cache_check: seconds (or a timedelta) until the generation is checked again.  For that long
+        `add` may call an item "already there" of a filter that was cleared, evicted or lost.
+    :raises ValueError, TypeError: for bad arguments, before any I/O.
+    """
+
+    _operations: PlainOperations | PartitionedOperations
+    _stored_operations: ClassVar[Any] = PlainOperations
+
+    @constructor(PlainOperations.__init__)
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
+        super().__init__(client, operations(name, **parameters))
+
+    def snapshot(self) -> LocalFilter[I]:
+        """Return a copy of the filter in this process, which answers without the server.
+
+        It takes as much memory as the filter.  Reading costs the server some 1 ms a megabyte, in pieces of
+        0.1 ms; what others add meanwhile may be in it.
+        """
+        return self._run(self._operations.snapshot())
 
 
 @documented(Options)
@@ -32,7 +77,7 @@ class ScalingBloomFilter(Filter[I], Expiring):
     `error_rate` however many there are.  Exactly one layer is begun however many writers reach the end of one
     at once, and everybody follows within the same call.
 
-    A call costs the server a little more for each layer, and a client one more round trip when it meets a new
+    A call costs the server a little more for each layer, and a client one more round trip when there is a new
     one.  All keys lie in one hash slot.
 
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
@@ -48,20 +93,20 @@ class ScalingBloomFilter(Filter[I], Expiring):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _operations_class: ClassVar[Any] = ScalingOperations
+    _stored_operations: ClassVar[Any] = ScalingOperations.from_server
 
     @constructor(ScalingOperations.__init__)
-    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
         super().__init__(client, ScalingOperations(name, **parameters))
 
 
 @documented(Options)
 class RotatingBloomFilter(Filter[I]):
-    """A Bloom filter that forgets: it says whether an item was seen within the last `window`.
+    """A Bloom filter that forgets: an item is in it if it was seen within the last `window`.
 
     An item that was added is found for at least `window`, and for at most `window` and one slice of it
     (`window / slices`), whatever the traffic; adding it again meanwhile does not prolong that.  Time is the
-    server's.  What is over vanishes by itself, even if nobody calls any more.
+    server's.  Old layers expire by themselves, even if nobody calls any more.
 
     Each slice of time in which something is added has a layer of its own, made for the share of a slice
     (`capacity / slices`); when more than that comes in a slice it gets another one.  All keys lie in one hash
@@ -78,10 +123,10 @@ class RotatingBloomFilter(Filter[I]):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _operations_class: ClassVar[Any] = RotatingOperations
+    _stored_operations: ClassVar[Any] = RotatingOperations.from_server
 
     @constructor(RotatingOperations.__init__)
-    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
         super().__init__(client, RotatingOperations(name, **parameters))
 
 
@@ -89,8 +134,8 @@ class RotatingBloomFilter(Filter[I]):
 class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers.
 
-    An item lives in one shard, so of any number of concurrent `add(x)` exactly one is told that x was new,
-    as with `BloomFilter`.  A batch goes to all shards at once.  A shard takes memory from its first item on;
+    An item lives in one shard, so of any number of concurrent `add(x)` exactly one gets True, as with
+    `BloomFilter`.  A batch goes to all shards at once.  A shard takes memory from its first item on;
     one that is lost is noticed like a whole filter: `FilterLostError`, until the caller calls `reserve()`,
     which goes on without the items of that shard, or `clear()`.
 
@@ -101,30 +146,23 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
         filter is created at first use and a stored one is checked; without, it must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
-    :param shards: how many, 1 to 4,096; None for what is stored, and for a new filter as many as make
+    :param shards: how many, 1 to 4,096; None for the stored number, and for a new filter as many as make
         none larger than 128 MB, at least 16.
     :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes 6% to 16% less memory;
-        None for what is stored (a new filter gets the default, blocked).
-    :param seed: of the hash that picks the shard; None for what is stored, or the default.
+        None for the stored one (a new filter gets the default, blocked).
+    :param seed: of the hash that picks the shard; None for the stored one, or the default.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _operations_class: ClassVar[Any] = ShardedOperations
-
     @constructor(ShardedOperations.__init__)
-    def __init__(
-        self,
-        client: SyncClient | Sequence[SyncClient],
-        name: str,
-        **parameters: Unpack[ShardedParameters[I]],
-    ) -> None:
-        operations = ShardedOperations(name, **parameters)
-        operations.over(len(client) if isinstance(client, list | tuple) else 1)
-        super().__init__(cast("SyncClient", client), operations)
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[ShardedParameters[I]]) -> None:
+        sharded = ShardedOperations(name, **parameters)
+        sharded.over(len(client) if isinstance(client, list | tuple) else 1)
+        super().__init__(client, sharded)
 
     @classmethod
-    def open(cls, client: SyncClient | Sequence[SyncClient], name: str) -> Self:
+    def open(cls, client: SyncClients, name: str) -> Self:
         """Return a filter whose parameters are read from the server.
 
         :raises FilterNotFoundError: there is none.
@@ -140,19 +178,19 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
 class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     """A Bloom filter that items can be removed from: it counts how often each was added.
 
-    Every `add(x)` counts, also that of an item which was there: one that was added twice is in until it
-    has been removed twice.  Of concurrent `add(x)` of an item that is not in, exactly one is told that it
-    was new.  An item that was added, and not removed as often since, is always found.
+    Every `add(x)` counts, also that of an item which was there: one that was added twice is in until it has
+    been removed twice.  Of concurrent `add(x)` of an item that is not in, exactly one gets True.  An item
+    that was added, and not removed as often since, is always found.
 
-    Remove only what was added: an item that was not, and is taken for present, cannot be told apart (its
-    chance is about `error_rate` once `capacity` items are in), and its removal takes away counters of others,
-    which may then be missed.  The removal of an item that is not in is refused, and nothing is changed.
+    Remove only items that were added.  One that was not, but is taken for present (its chance is about
+    `error_rate` once `capacity` items are in), is removed all the same, which lowers counters of other items,
+    and these may then be missed.  The removal of an item that is not in is refused, and nothing is changed.
 
     A counter that has reached 15 stays there, so that no item is ever missed on its account; items that are
     added so often are found even after they were removed.
 
     It takes four times the memory of a filter in the classic layout.  `load` is `add_many`, and after a
-    fault it must not be called again with what was already counted.
+    fault it must not be called again with items that were already counted.
 
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
     :param name: the key.
@@ -164,10 +202,10 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     """
 
     _operations: CountingOperations
-    _operations_class: ClassVar[Any] = CountingOperations
+    _stored_operations: ClassVar[Any] = CountingOperations
 
     @constructor(CountingOperations.__init__)
-    def __init__(self, client: SyncClient, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
+    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
         super().__init__(client, CountingOperations(name, **parameters))
 
     def remove(self, item: I, *, token: str | None = None) -> bool:
@@ -175,8 +213,8 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
 
         It is out when it has been removed as often as it was added.  One round trip.
 
-        Where an `add` of the item by this object has no answer yet (`OutcomeUnknownError`), that is
-        settled first: it counts once, and calling `add` again is another one.
+        If an `add` of the item by this object has no answer yet (`OutcomeUnknownError`), that is settled
+        first: it counts once, and calling `add` again is another one.
 
         :param token: that of an `OutcomeUnknownError`; the answer is that of the call it came from.
         :raises OutcomeUnknownError: no answer came.  Within a minute a second call on the same object, or

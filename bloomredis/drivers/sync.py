@@ -8,24 +8,12 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from bloomredis.protocol import cluster
+from bloomredis.protocol import cluster, steps
 from bloomredis.protocol.forks import renewed_after_fork
-from bloomredis.protocol.steps import (
-    AtMostOnce,
-    Compute,
-    Concurrent,
-    NextBatch,
-    OnServer,
-    Pipelined,
-    ReadOnly,
-    Step,
-    commands_of,
-    regrouped,
-)
 
 T = TypeVar("T")
 
-MOST_HELPERS: Final = 32
+MOST_THREADS: Final = 32
 """Threads, for the whole process, that wait for other servers of a filter on several."""
 
 
@@ -37,6 +25,13 @@ class SyncClient(Protocol):
 
     def pipeline(self, *, transaction: bool) -> Any:
         """Return a pipeline, which sends several commands over one connection."""
+
+    def __enter__(self) -> Any:
+        """Enter the client; here for type checkers, which tell it from one of asyncio by this."""
+
+
+SyncClients = SyncClient | Sequence[SyncClient]
+"""A client, or one of each of several servers."""
 
 
 def drive(
@@ -57,12 +52,12 @@ def drive(
         answer: T = end.value
         return answer
     finally:
-        operation.close()  # it learns at once that it was interrupted
+        operation.close()  # so that it notices an interruption at once
 
 
-def resume(client: SyncClient, operation: Generator[Any, Any, T], met: BaseException | int) -> T:
-    """Go on with an operation whose first step was executed, and met an error or this reply."""
-    first = iter([met])
+def resume(client: SyncClient, operation: Generator[Any, Any, T], outcome: BaseException | int) -> T:
+    """Go on with an operation whose first step was executed, with this reply or error."""
+    first = iter([outcome])
 
     def execute(client: Any, step: Any) -> Any:
         for reply in first:
@@ -74,20 +69,20 @@ def resume(client: SyncClient, operation: Generator[Any, Any, T], met: BaseExcep
     return drive(client, operation, execute)
 
 
-def _execute(client: SyncClient, step: Step) -> Any:
-    if isinstance(step, NextBatch | Compute):
+def _execute(client: SyncClient, step: steps.Step) -> Any:
+    if isinstance(step, steps.NextBatch | steps.Compute):
         return _here(step)
-    if isinstance(step, Concurrent):
+    if isinstance(step, steps.Concurrent):
         return _at_once([partial(_execute, client, each) for each in step.steps])
-    if isinstance(step, OnServer):
+    if isinstance(step, steps.OnServer):
         return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.run(client, step), _act)
     return _send(client, step)
 
 
-def _here(step: NextBatch | Compute) -> Any:
-    if isinstance(step, Compute):
+def _here(step: steps.NextBatch | steps.Compute) -> Any:
+    if isinstance(step, steps.Compute):
         return step.function()
     batch = next(step.source, None)
     if batch and step.take:
@@ -97,12 +92,12 @@ def _here(step: NextBatch | Compute) -> Any:
 
 def _send(client: SyncClient, step: Any) -> Any:
     """Send a step to the one server of a client."""
-    if isinstance(step, Pipelined):
-        together = [each for one in step.steps for each in commands_of(one)]
-        return regrouped(step.steps, _send(client, together))
-    if isinstance(step, ReadOnly):
+    if isinstance(step, steps.Pipelined):
+        together = [each for one in step.steps for each in steps.commands_of(one)]
+        return steps.regrouped(step.steps, _send(client, together))
+    if isinstance(step, steps.ReadOnly):
         step = step.command
-    elif isinstance(step, AtMostOnce):
+    elif isinstance(step, steps.AtMostOnce):
         step = step.step
     if isinstance(step, tuple):
         return client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
@@ -121,36 +116,36 @@ def _at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         except Exception as error:
             return error
 
-    pool = _helpers.pool()
-    helping = [pool.submit(outcome, call) for call in calls[1:]]
+    threads = _pool.threads()
+    others = [threads.submit(outcome, call) for call in calls[1:]]
     try:
-        told = [outcome(calls[0])]
-        for call, future in zip(calls[1:], helping, strict=True):
-            told.append(outcome(call) if future.cancel() else future.result())
+        outcomes = [outcome(calls[0])]
+        for call, future in zip(calls[1:], others, strict=True):
+            outcomes.append(outcome(call) if future.cancel() else future.result())
     finally:  # interrupted or not, nothing goes on unnoticed
-        wait([future for future in helping if not future.cancel()])
-    return told
+        wait([future for future in others if not future.cancel()])
+    return outcomes
 
 
-class _Helpers:
+class _Pool:
     """The threads of this process that wait for other servers."""
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """Begin with no thread: a child has none of its parent's."""
-        self._pool: ThreadPoolExecutor | None = None
+        """Begin with no thread: a forked child has none of its parent's."""
+        self._threads: ThreadPoolExecutor | None = None
         renewed_after_fork(self)
 
-    def pool(self) -> ThreadPoolExecutor:
+    def threads(self) -> ThreadPoolExecutor:
         """Return the pool, which is made when it is first needed."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(MOST_HELPERS, thread_name_prefix="bloomredis")
-        return self._pool
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="bloomredis")
+        return self._threads
 
 
-_helpers: Final = _Helpers()
+_pool: Final = _Pool()
 
 
 def _act(client: Any, act: cluster.Act) -> Any:
@@ -165,11 +160,11 @@ def _act(client: Any, act: cluster.Act) -> Any:
     if isinstance(act, cluster.Sleep):
         return time.sleep(act.seconds)
     if isinstance(act, cluster.RefreshSlot | cluster.RefreshMap):
-        return _learn(client, act)
+        return _refresh(client, act)
     return cluster.look_up(client, act)
 
 
-def _learn(client: Any, act: cluster.RefreshSlot | cluster.RefreshMap) -> None:
+def _refresh(client: Any, act: cluster.RefreshSlot | cluster.RefreshMap) -> None:
     if isinstance(act, cluster.RefreshMap):
         client.nodes_manager.initialize()
     elif probe := cluster.probe(client, act):

@@ -86,13 +86,16 @@ class Coalescer:
             if waiter is not None:
                 self._queue.append(waiter)
             self._busy = True
-        if waiter is None:
-            self._runner = thread
-            try:
-                return drive(self._client, alone(argument))
-            finally:
-                self._runner = 0
-                self._dispatch()
+        if waiter is not None:
+            return self._wait(waiter)
+        self._runner = thread
+        try:
+            return drive(self._client, alone(argument))
+        finally:
+            self._runner = 0
+            self._dispatch()
+
+    def _wait(self, waiter: _Waiter) -> Any:
         try:
             waiter.lock.acquire()
         except BaseException:

@@ -1,4 +1,4 @@
-"""What a filter does, as generators that yield steps and receive replies.
+"""The verbs of filters, as generators that yield steps and receive replies.
 
 LAW: one file a public class or a family of verbs; no I/O.
 """

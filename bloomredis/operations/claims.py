@@ -26,7 +26,8 @@ from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.receipts import Lane, Lanes, give_back
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Handle, LayoutChanged, Stored
+from bloomredis.stored.base import Stored
+from bloomredis.stored.handle import Handle, LayoutChanged
 
 State = Literal["claimed", "done", "busy", "released", "lost"]
 C = TypeVar("C")
@@ -42,7 +43,7 @@ _AGAIN: Final = "a second call on the same object answers as this one would have
 
 @dataclass(slots=True)
 class Held:
-    """What this worker knows of its claim on an item."""
+    """A claim on an item, as far as this worker knows."""
 
     item: Any
     state: State
@@ -63,7 +64,7 @@ class Claims:
         self.renew()
 
     def renew(self) -> None:
-        """Own nothing: a forked child does not hold what its parent claimed."""
+        """Forget all claims: a forked child does not hold those of its parent."""
         self._pending: dict[bytes, bytes] = {}  # owners in calls without an answer, by the claim's key
         renewed_after_fork(self)
 
@@ -107,10 +108,7 @@ class Claims:
     def _claim(
         self, handle: Handle, encoded: Sequence[str | bytes], items: Sequence[Any], packed: bytes, lease: int
     ) -> Op[list[Held]]:
-        """Claim packed items in one script.
-
-        The owner of an item in a call that was not answered is its owner in the next call.
-        """
+        """Claim packed items in one script; an owner whose call was not answered is used again."""
         keys = [self._prefix + hash_bytes(item).hex().encode() for item in encoded]
         owners = [self._pending.pop(key, b"") or os.urandom(_OWNER_BYTES) for key in keys]
         try:
@@ -166,7 +164,7 @@ class Claims:
             raise self._lost(held)
 
     def claim_again(self, held: Held) -> None:
-        """Let the next claim of the item find this one."""
+        """Let the next claim of the item return this one."""
         if held.state == "claimed":
             self._pending.setdefault(held.key, held.value[-_OWNER_BYTES:])
 

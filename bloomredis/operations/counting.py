@@ -10,7 +10,7 @@ from bloomredis import arguments
 from bloomredis.errors import OutcomeUnknownError
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.membership import Membership
-from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
+from bloomredis.operations.options import CommonParameters, Options, Seconds
 from bloomredis.operations.pipelines import Queueing
 from bloomredis.operations.snapshot import PIECE_BYTES
 from bloomredis.protocol import scripts
@@ -19,7 +19,7 @@ from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import REMOVAL, Lanes, parse_token
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
-from bloomredis.stored.base import Description
+from bloomredis.stored.handle import Description
 from bloomredis.stored.header import COUNTING
 from bloomredis.stored.single import StoredFilter
 
@@ -42,29 +42,12 @@ class CountingOperations(Queueing, FilterOperations):
     ) -> None:
         options = Options(**common)
         new = planning.template(capacity, error_rate, None, COUNTING)
-        stored = StoredFilter(
-            arguments.name(name),
-            new=new,
-            layout=None,
-            ttl=lifetime(ttl, can_create=new is not None),
-            on_lost=arguments.on_lost(options.on_lost, can_create=new is not None),
-            wait=options.wait,
-            kind=COUNTING,
-        )
+        storage = options.storage(ttl, can_create=new is not None)
+        stored = StoredFilter(arguments.name(name), new=new, layout=None, kind=COUNTING, **storage)
         super().__init__(stored, options)
         self.removals = Ledger(every_call_counts=True)
-        self._removing = Membership(
-            stored,
-            Lanes(stored.key, REMOVAL),
-            self.removals,
-            retry_safe=options.retry_safe,
-            change=_REMOVE,
-        )
-
-    @classmethod
-    def from_server(cls, name: str) -> CountingOperations:
-        """Return the operations of a filter whose parameters are read from the server."""
-        return cls(name)
+        lanes, safe = Lanes(stored.key, REMOVAL), options.retry_safe
+        self._removing = Membership(stored, lanes, self.removals, retry_safe=safe, change=_REMOVE)
 
     def remove(self, item: Any, *, token: str | None = None) -> Op[bool]:
         """Take an item out once; True if it was in, False (and nothing is changed) if it was not."""
@@ -77,19 +60,12 @@ class CountingOperations(Queueing, FilterOperations):
             raise
         return (yield from self._removing.add_one(encoded, pending))
 
-    def clear(self) -> Op[None]:
-        """Empty the filter."""
-        yield from super().clear()
+    def _discard_pending(self) -> None:
+        super()._discard_pending()
         self.removals.clear()
-
-    def delete(self) -> Op[bool]:
-        """Delete the filter; True if it existed."""
-        existed = yield from super().delete()
-        self.removals.clear()
-        return existed
 
     def _ones(self, found: Description) -> Op[int]:
-        """Return how many counters are not 0; all are read, in pieces, at about 1 ms a megabyte."""
+        """Return the number of counters that are not 0; all are read, in pieces, at about 1 ms a megabyte."""
         ones = 0
         for start in range(found.first_byte, found.size_bytes, PIECE_BYTES):
             piece = yield from send(("GETRANGE", found.key, start, start + PIECE_BYTES - 1))

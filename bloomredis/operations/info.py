@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 
 from bloomredis.bits import sizing
 from bloomredis.stored import planning
-from bloomredis.stored.base import Description
+from bloomredis.stored.handle import Description
 from bloomredis.stored.header import Header
 from bloomredis.stored.layer_record import LayerRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterInfo:
-    """What a filter is and how full it is.
+    """Parameters of a filter, and how full it is.
 
     `count` is the exact number of items that were new (of a filter that counts, of adds less removals),
     `approximate_count` an estimate of different items from the share of bits set, or of counters that are not
@@ -25,7 +25,7 @@ class FilterInfo:
     `generation` the hex name that changes whenever the filter is created or cleared, `created_at` an
     aware datetime by the server's clock.  A bitmap of another system (`bloomredis.compat`) has neither:
     its generation is empty, `created_at` None, and `count` is the estimate.  Of a filter in several layers
-    `layers` says the same of each, the newest first, and the rest is what they are together.
+    `layers` describes each, the newest first, and the rest describes all of them together.
     """
 
     name: str
@@ -46,7 +46,7 @@ class FilterInfo:
 
 
 def describe(name: str, found: Description, ones: int) -> FilterInfo:
-    """Return what a description and the number of bits set say."""
+    """Return the info of a filter with that number of bits set."""
     head = found.header
     fill = ones / head.num_bits
     estimate = sizing.approximate_count(ones, head.num_bits, head.num_hashes)
@@ -70,13 +70,13 @@ def describe(name: str, found: Description, ones: int) -> FilterInfo:
 
 
 def _estimated_error_rate(head: Header, fill: float, items: int) -> float:
-    if head.blocks_per_item:  # some blocks are fuller than others, so the mean fill says too little
+    if head.blocks_per_item:  # some blocks are fuller than others, so the mean fill is not enough
         return planning.expected_error_rate(head, items)
     return sizing.expected_error_rate(fill, head.num_hashes)
 
 
 def combined(layers: Sequence[FilterInfo]) -> FilterInfo:
-    """Return what several layers are together, of which an item is in any; the first is the newest."""
+    """Return the info of several layers together, the newest first; an item may be in any."""
     if len(layers) == 1:
         return layers[0]
     bits = sum(layer.num_bits for layer in layers)
@@ -90,7 +90,7 @@ def combined(layers: Sequence[FilterInfo]) -> FilterInfo:
 
 
 def layered(name: str, record: LayerRecord, layers: Sequence[FilterInfo]) -> FilterInfo:
-    """Return what a filter of several layers is; a rotating one may have none left."""
+    """Return the info of a filter of several layers; a rotating one may have none left."""
     if not layers:
         nothing = describe(name, Description(b"", record.head, 0, 0, None), 0)
         return replace(nothing, num_bits=0, num_hashes=0, created_at=None)
@@ -103,20 +103,20 @@ def layered(name: str, record: LayerRecord, layers: Sequence[FilterInfo]) -> Fil
     )
 
 
-def spread(name: str, shards: Sequence[FilterInfo]) -> FilterInfo:
-    """Return what several shards are together, of which each item is in one."""
+def spread(name: str, parts: Sequence[FilterInfo]) -> FilterInfo:
+    """Return the info of several parts together; each item is in one."""
     return replace(
-        _summed(shards),
+        _summed(parts),
         name=name,
-        fill_ratio=sum(shard.fill_ratio for shard in shards) / len(shards),
-        estimated_error_rate=sum(shard.estimated_error_rate for shard in shards) / len(shards),
+        fill_ratio=sum(part.fill_ratio for part in parts) / len(parts),
+        estimated_error_rate=sum(part.estimated_error_rate for part in parts) / len(parts),
     )
 
 
 def sharded(
     name: str, record: Description, shard: Header, shards: int, parts: Sequence[FilterInfo]
 ) -> FilterInfo:
-    """Return what a sharded filter is, of whose shards these have been made."""
+    """Return the info of a sharded filter; `parts` are the shards that have been made."""
     absent = replace(shard, generation=record.header.generation, created_at=record.header.created_at)
     empty = describe(name, Description(record.key, absent, 0, 0, record.ttl), 0)
     together = spread(name, [*parts, *[empty] * (shards - len(parts))])

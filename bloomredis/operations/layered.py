@@ -1,4 +1,4 @@
-"""Filters of several layers: what one that grows and one that rotates have in common."""
+"""The verbs that filters which grow and filters which rotate have in common."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bloomredis import arguments
 from bloomredis.operations import info
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.options import Options, Seconds, lifetime
+from bloomredis.operations.options import Options, Seconds
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.layer_record import LayerRecord
 from bloomredis.stored.layers import StoredLayers
@@ -20,7 +20,7 @@ class LayeredOperations(FilterOperations):
     stored: StoredLayers
     record_class: ClassVar[type[LayerRecord]]
 
-    def _assemble(
+    def __init__(
         self,
         name: str,
         options: Options,
@@ -34,17 +34,15 @@ class LayeredOperations(FilterOperations):
             made=self.record_class,
             new=None if new is None else new.complete(),
             layout=layout,
-            ttl=lifetime(ttl, can_create=new is not None),
-            on_lost=options.on_lost,
-            wait=options.wait,
+            **options.storage(ttl, can_create=new is not None),
         )
-        FilterOperations.__init__(self, stored, options)
+        super().__init__(stored, options)
 
     @classmethod
     def from_server(cls, name: str) -> Self:
         """Return the operations of a filter whose parameters are read from the server."""
         operations = cls.__new__(cls)
-        cls._assemble(operations, name, Options())
+        LayeredOperations.__init__(operations, name, Options())
         return operations
 
     def info(self) -> Op[FilterInfo]:

@@ -4,9 +4,9 @@ The bits of a batch are set in a bitmap of this process, and its segments are or
 costs the server a few memory copies where single probes cost it a command each.  The number of new items
 follows from the bits that were there before.
 
-A batch is as large as it must be for few bytes to travel for an item: what is kept of its items, until it
-is known which were there, takes three quarters of the memory that the bitmap takes, or 8 MB.  (At an error
-rate of 1e-2 that is 10 bytes an item in the blocked layout, so 13 bytes travel for an item.)
+A larger batch sends fewer bytes an item.  Its items are kept in a compact form until the previous bits are
+known; a batch ends when these take three quarters of the bitmap's memory, or 8 MB.  (At an error rate of
+1e-2 an item takes 10 bytes in the blocked layout, so 13 bytes are sent for it.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from bloomredis.operations.membership import Membership
 from bloomredis.protocol import scripts
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Compute, NextBatch, Op
-from bloomredis.stored.base import Handle, LayoutChanged, Stored
+from bloomredis.stored.base import Stored
+from bloomredis.stored.handle import Handle, LayoutChanged
 
 _OR_SEGMENT: Final = scripts.load("or_segment")
 
@@ -40,10 +41,10 @@ DENSE: Final = 4096
 """Probes in a segment from which on it is cheaper as a whole (`python -m benchmarks.threshold`)."""
 
 FEWEST_BYTES: Final = 8 << 20
-"""Bytes that a batch keeps of its items at least: less would save a process no memory worth mentioning."""
+"""Fewest bytes that a batch keeps of its items; less would save hardly any memory."""
 
 MOST_BYTES: Final = 64 << 20
-"""Bytes that it keeps at most; a filter of more than twice this is not sent as segments."""
+"""Most bytes that it keeps; a filter of more than twice this is not sent as segments."""
 
 
 class Encoded(NamedTuple):
@@ -55,19 +56,19 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of the bitmap, and where it lies: its first byte."""
+    """A piece of the bitmap, with the index of its first byte."""
 
     first: int
     data: bytes
 
 
 class Load:
-    """The items of a load that have not been sent, and the bits that were there before."""
+    """A batch of a load: its items, its bitmap, and then the bits that were there before."""
 
     def __init__(self, layout: Layout | None, encoder: Encoder) -> None:
-        """Begin with no items.
+        """Begin an empty batch.
 
-        :param layout: None for a filter that has no segments, being in several bitmaps.
+        :param layout: None for a filter in several bitmaps, which has no segments.
         """
         self.layout = layout
         self._encoder = encoder
@@ -81,13 +82,13 @@ class Load:
     def _empty(self) -> None:
         self.items = 0
         self.waiting: list[Encoded] = []  # too few to be sent as segments, so far
-        self._candidates: list[BatchBits] = []  # of the others, those that had a bit that no earlier one had
-        self._bytes = 0  # of the bits of all, those that were left out too
+        self._candidates: list[BatchBits] = []  # the others, but for those whose bits earlier ones had set
+        self._bytes = 0  # of all items in compact form
         self._is_sent = False
         self.was_empty = True
 
     def take(self, items: Sequence[Item]) -> None:
-        """Add items to those that have not been sent; raises TypeError or ValueError for one that is none."""
+        """Add items to the batch.  Raises TypeError or ValueError for one that cannot be encoded."""
         self.waiting.append(Encoded(items, self._encoder.encode_all(items)))
         self.items += len(items)
         if self.layout is not None and self.is_dense:
@@ -105,7 +106,7 @@ class Load:
 
     @property
     def is_full(self) -> bool:
-        """True if it is time to send what is here."""
+        """True if the batch has to be sent."""
         return self._bytes >= self._full or not self._has_segments
 
     @property
@@ -120,12 +121,12 @@ class Load:
     def segments(self) -> Iterator[Segment]:
         """Yield the segments that have a bit set; call `record_previous` with each before the next.
 
-        It may be called again, to send all of it to another filter.
+        A second call begins again, to send all of them to another filter.
         """
         if self._is_sent:
             self._bitmap.fill(0)
             for probes in self._candidates:
-                probes.places().set(self._bitmap)
+                probes.addresses().set(self._bitmap)
         self._is_sent, self.was_empty = True, True
         for first in range(0, self._num_bytes, SEGMENT_BYTES):
             piece = self._bitmap[first : first + SEGMENT_BYTES]
@@ -140,15 +141,15 @@ class Load:
         self.was_empty = self.was_empty and not piece.any()
 
     def finish(self) -> int:
-        """Return how many items were new, and begin with none: not there before, and the first of equal ones.
+        """Return the number of new items, and empty the batch.
 
-        An item whose bits are all set only by others that were read with it, in the same 8,192, counts
-        as new.
+        An item counts as new if it was not there before and no equal one came before it, even if all its bits
+        were set by others among the 8,192 that were hashed with it.
         """
         if self.was_empty:
             added = sum(map(len, self._candidates))
         else:
-            added = sum(len(probes.places().missing(self._bitmap)) for probes in self._candidates)
+            added = sum(len(probes.addresses().missing(self._bitmap)) for probes in self._candidates)
         self._bitmap.fill(0)
         self._empty()
         return added
@@ -174,7 +175,7 @@ def load(
             done += batches.items
             with outcome_matters(stored.name):
                 sent_to = yield from _send(stored, membership, batches)
-                # Nothing has to be compared where nothing was there.
+                # There is nothing to compare with if the segments were empty.
                 added = batches.finish() if batches.was_empty else (yield Compute(batches.finish))
                 if sent_to and added:
                     yield from membership.add_count(sent_to, added)
@@ -187,7 +188,7 @@ def load(
 def load_one_batch(
     stored: Stored, membership: Membership, encoder: Encoder, items: Sequence[Any]
 ) -> Op[None]:
-    """Add the items of a part of a load."""
+    """Add some items of a load; they are a batch of their own."""
     handle = yield from stored.acquire()
     batch = Load(handle.bitmap if stored.is_one_bitmap else None, encoder)
     batch.take(items)
@@ -199,7 +200,7 @@ def load_one_batch(
 
 
 def _send(stored: Stored, membership: Membership, load: Load) -> Op[Handle | None]:
-    """Add the items of a load; return the filter that got them as segments and has yet to count them."""
+    """Send a batch; return the handle of the filter if it got segments, and has yet to count the items."""
     for each in load.waiting:
         yield from membership.add(each.encoded, each.items)
     handle = None

@@ -1,10 +1,10 @@
-"""Answers from a copy of the filter in this process, where the copy may answer for the server.
+"""Answers from a copy of the filter in this process.
 
 An item whose bits are all set in the copy is in the filter, as long as the filter's generation stands.
-Every script call on the primary proves that, since it compares the generation; so the copy answers for so
-many seconds after the last call was sent, and then the next call goes to the server again.  The copy learns
-what the server says, for the generation that said it.  What others add is read piece by piece, before calls
-that go to the server anyway, and only while there is something to be gained from it.
+Every script call on the primary confirms the generation, so the copy may answer for some seconds after the
+last call was sent; then the next call goes to the server again.  The answers of the server are recorded in
+the copy of their generation.  The items of other clients are read piece by piece, before calls that go to
+the server anyway, as long as the copy misses enough of them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from bloomredis.operations.snapshot import PIECE_BYTES, READ
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Handle, LayoutChanged, Stored
+from bloomredis.stored.base import Stored
+from bloomredis.stored.handle import Handle, LayoutChanged
 
 _SHARE: Final = 20
-"""A piece is read when so many times the time has passed that the last one took."""
+"""Pause between two pieces, as a multiple of the time that the last one took."""
 
 _MISSES: Final = 100
-"""Items that the server knew and the copy did not, after which the filter is read once more."""
+"""Items that the server knew and the copy did not until the filter is read again."""
 
 _log = logging.getLogger("bloomredis")
 
@@ -44,13 +45,13 @@ class _Copy:
     def __init__(self, handle: Handle) -> None:
         self.handle = handle
         self.bits = Bits(handle.bitmap)
-        self.until = self.not_before = 0.0  # monotonic times: it answers until, and reads no piece before
+        self.until = self.not_before = 0.0  # monotonic: the end of its answers, the next piece
         self.next_piece: int | None = 0  # its first byte, None if all were read
         self.misses = 0
 
 
 class CachedMembership:
-    """Membership calls that ask the copy first.
+    """Membership calls that look into the copy first.
 
     :param check: seconds for which the copy answers after a call to the server.
     """
@@ -66,7 +67,7 @@ class CachedMembership:
         return {**self.__dict__, "_copy": None}  # another process reads a copy of its own
 
     def has(self, encoded: bytes) -> bool:
-        """True if an item is known to be in the filter; False says nothing."""
+        """True if an item is known to be in the filter; False if only the server knows."""
         copy = self._copy
         return (
             copy is not None
@@ -84,7 +85,8 @@ class CachedMembership:
         copy = yield from self._refreshed(handle)
         sent = time.monotonic()
         new = yield from self._membership.add_under(handle, item, token)
-        self._learn_one(copy, sent, item, misses=int(not new))
+        copy.bits.add(item)
+        self._learn(copy, sent, None, int(not new))
         return new
 
     def test_one(self, item: bytes) -> Op[bool]:
@@ -95,7 +97,9 @@ class CachedMembership:
         copy = yield from self._refreshed(handle)
         sent = time.monotonic()
         there = yield from self._membership.test_under(handle, item)
-        self._learn_one(copy, sent, item if there else None, misses=int(there))
+        if there:
+            copy.bits.add(item)
+        self._learn(copy, sent, None, int(there))
         return there
 
     def add(self, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:
@@ -109,19 +113,18 @@ class CachedMembership:
         sent = time.monotonic()
         asked = batch.take(ask)
         try:
-            told = yield from self._membership.add(asked, [source[i] for i in ask])
+            replies = yield from self._membership.add(asked, [source[i] for i in ask])
         except BatchInterruptedError as error:
             raise _merged_error(error, ask.tolist(), source) from error.__cause__
         if self._stored.handle is not handle and len(ask) < len(encoded):
-            # The filter may have been lost on the way, and with it what the copy knows.
-            told.keep(range(len(told)))
+            # The filter may have been lost meanwhile, and then the copy is of no use.
+            replies.keep(range(len(replies)))
             return (yield from self.add(encoded, source))
-        self._learn(copy, sent, asked, told.count(False))
-        places = ask.tolist()
-        index = {place: j for j, place in enumerate(places)}
-        answers = Answers(lambda i: told.keep([index[i]] if i in index else ()), [False] * len(encoded))
-        for place, answer in zip(places, told, strict=True):
-            answers[place] = answer
+        self._learn(copy, sent, asked, replies.count(False))
+        index = {i: j for j, i in enumerate(ask.tolist())}
+        answers = Answers(lambda i: replies.keep([index[i]] if i in index else ()), [False] * len(encoded))
+        for i, answer in zip(index, replies, strict=True):
+            answers[i] = answer
         return answers
 
     def test(self, encoded: Encoded) -> Op[list[bool]]:
@@ -134,11 +137,11 @@ class CachedMembership:
             copy = yield from self._refreshed(handle)
             sent = time.monotonic()
             asked = batch.take(ask)
-            told = yield from self._membership.test(asked)
+            present = yield from self._membership.test(asked)
             if self._stored.handle is not handle and len(ask) < len(encoded):
                 return (yield from self.test(encoded))
-            answers[ask] = told
-            self._learn(copy, sent, asked.take(np.flatnonzero(told)), told.count(True))
+            answers[ask] = present
+            self._learn(copy, sent, asked.take(np.flatnonzero(present)), present.count(True))
         listed: list[bool] = answers.tolist()
         return listed
 
@@ -147,10 +150,10 @@ class CachedMembership:
         copy = self._copy
         if self._ledger.items or copy is None or copy.handle is not handle or time.monotonic() >= copy.until:
             return np.arange(len(batch.encoded))
-        return batch.places.missing(copy.bits.array)
+        return batch.addresses.missing(copy.bits.array)
 
     def _refreshed(self, handle: Handle) -> Op[_Copy]:
-        """Return the copy of the filter that `handle` names, after reading the next piece if it is time."""
+        """Return the copy of the filter that `handle` names, after reading the next piece if it is due."""
         copy = self._copy
         if copy is None or copy.handle is not handle:
             copy = self._copy = _Copy(handle)
@@ -173,18 +176,13 @@ class CachedMembership:
             copy.next_piece = following if following < len(copy.bits.bytes) else None
         return copy
 
-    def _learn_one(self, copy: _Copy, sent: float, item: bytes | None, misses: int) -> None:
-        if item is not None:
-            copy.bits.add(item)
-        self._learn(copy, sent, None, misses)
-
     def _learn(self, copy: _Copy, sent: float, there: HashedBatch | None, misses: int) -> None:
         """Record that a call sent at `sent` confirmed the generation, and which items are in it.
 
         :param misses: how many of them others had added.
         """
         if there is not None:
-            there.places.set(copy.bits.array)
+            there.addresses.set(copy.bits.array)
         copy.until = max(copy.until, sent + self._check)
         copy.misses += misses
         if copy.next_piece is None and copy.misses >= _MISSES:
@@ -194,9 +192,9 @@ class CachedMembership:
 def _merged_error(
     error: BatchInterruptedError, ask: list[int], source: Sequence[Any]
 ) -> BatchInterruptedError:
-    """Return the error of a batch, given that of the items that were asked about."""
+    """Return the error of a batch, given that of the items that were sent."""
     until = ask[len(error.results)]
     results = [False] * until
-    for place, answer in zip(ask, error.results, strict=False):
-        results[place] = answer
+    for i, answer in zip(ask, error.results, strict=False):
+        results[i] = answer
     return BatchInterruptedError(error.args[0], results, source[until:])

@@ -32,7 +32,8 @@ from bloomredis.protocol.replies import (
     outcome_matters,
 )
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Arguments, Handle, LayoutChanged, Stored
+from bloomredis.stored.base import Arguments, Stored
+from bloomredis.stored.handle import Handle, LayoutChanged
 
 ADD, CONTAINS = scripts.load("add"), scripts.load("contains")
 _ADD_COUNT: Final = scripts.load("add_count")

@@ -1,7 +1,7 @@
 """Parameters of the public classes: their types, their defaults, their checks.
 
-The typed dictionaries are the signatures of the constructors, for type checkers; `signature` shows the same
-at run time.  `Options` holds what all classes have in common.
+The typed dictionaries are the signatures of the constructors, for type checkers; `drivers.binding` shows the
+same at run time.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from bloomredis.arguments import OnLost
 from bloomredis.bits.encoding import Item
 from bloomredis.protocol.calls import Wait
 from bloomredis.stored.foreign import ForeignLayout
+from bloomredis.stored.planning import StorageOptions
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    I = TypeVar("I", default=Item)  # noqa: E741 - the items, which are `Item` unless there is `encode`
+    # The items, which are `Item` unless there is `encode`; a filter of all of them is one of str, too.
+    I = TypeVar("I", default=Item, contravariant=True)  # noqa: E741, PLC0105 - a letter
 else:
     from typing import TypeVar
 
-    I = TypeVar("I")  # noqa: E741
+    I = TypeVar("I", contravariant=True)  # noqa: E741, PLC0105
 
 Seconds = float | timedelta
 
@@ -96,9 +98,9 @@ class ShardedParameters(CommonParameters[I], total=False):
 class Options:
     """The options that every class has.
 
-    :param on_lost: what to do when the filter that this object has used is gone or another one:
-        `"raise"` raises `FilterLostError`; `"recreate"` logs a warning and goes on with what is there
-        now, or a new filter; a callable is given the error first, and may raise it.
+    :param on_lost: the reaction to the loss or replacement of the filter that this object has used:
+        `"raise"` raises `FilterLostError`; `"recreate"` logs a warning and goes on with the filter
+        that is there now, or a new one; a callable is given the error first, and may raise it.
     :param retry_safe: let a call that is sent again get the answer of its first execution, so that a
         lost reply never turns into "already there".
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
@@ -122,7 +124,7 @@ class Options:
 
     @property
     def wait(self) -> Wait | None:
-        """What a write waits for, None for nothing."""
+        """The replicas that a write waits for, None for none."""
         replicas = self.min_replicas
         if isinstance(replicas, bool) or not isinstance(replicas, int):
             raise TypeError(f"min_replicas must be an int, not {replicas!r}")
@@ -131,9 +133,16 @@ class Options:
         timeout = arguments.milliseconds("replica_timeout", self.replica_timeout)
         return Wait(replicas, timeout) if replicas else None
 
+    def storage(self, ttl: Seconds | None, *, can_create: bool) -> StorageOptions:
+        """Return the options of a filter's storage, some of which only one that can be created takes."""
+        if ttl is not None and not can_create:
+            raise ValueError(
+                "ttl counts from creation, so it needs capacity and error_rate; or call expire()"
+            )
+        on_lost = arguments.on_lost(self.on_lost, can_create=can_create)
+        return {"ttl": lifetime(ttl), "on_lost": on_lost, "wait": self.wait}
 
-def lifetime(ttl: Seconds | None, *, can_create: bool) -> int:
-    """Return a ttl in milliseconds, 0 for none; `ValueError` if the filter is not created here."""
-    if ttl is not None and not can_create:
-        raise ValueError("ttl counts from creation, so it needs capacity and error_rate; or call expire()")
+
+def lifetime(ttl: Seconds | None) -> int:
+    """Return a ttl in milliseconds, 0 for none."""
     return 0 if ttl is None else arguments.milliseconds("ttl", ttl)

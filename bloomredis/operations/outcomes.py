@@ -14,7 +14,7 @@ from bloomredis.errors import (
     ServerRefusedError,
 )
 from bloomredis.protocol.replies import NOT_EXECUTED, NotSent, Refusal, in_doubt
-from bloomredis.stored.base import LayoutChanged
+from bloomredis.stored.handle import LayoutChanged
 
 _ADVICE: Final = "ask again with the token of this error"
 

@@ -1,4 +1,4 @@
-"""Filters that another system spreads over keys and servers, whose layout says where an item lives."""
+"""Filters that another system spreads over keys and servers, by a rule of the layout."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any, Protocol, Unpack, runtime_checkable
 
 from bloomredis import arguments
 from bloomredis.operations import info
-from bloomredis.operations.filter import Codec, FilterOperations
+from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.options import PlainParameters, Seconds
 from bloomredis.operations.pipelines import Queueing
 from bloomredis.operations.plain import PlainOperations
 from bloomredis.operations.routed import Place, RoutedOperations
 from bloomredis.operations.snapshot import LocalFilter
+from bloomredis.operations.verbs import Codec
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.foreign import ForeignLayout
 
@@ -30,7 +31,7 @@ class PartitionedLayout(ForeignLayout, Protocol):
         """Keys a server, None for one key that has the filter's own name."""
 
     def partition(self, encoded: bytes) -> tuple[int, str]:
-        """Return the server of an item, and what follows the filter's name in its key there."""
+        """Return the server of an item, and the end of its key there, behind the filter's name."""
 
 
 def operations(
@@ -44,10 +45,10 @@ def operations(
 
 
 class PartitionedOperations(RoutedOperations):
-    """The verbs of a filter whose parts have no header, so there is nothing to agree on."""
+    """The verbs of a filter in several bitmaps of another system."""
 
     def __init__(self, name: str, layout: PartitionedLayout, parameters: PlainParameters[Any]) -> None:
-        sample = PlainOperations(arguments.name(name), **parameters)  # which checks the parameters
+        sample = PlainOperations(arguments.name(name), **parameters)  # checks the parameters
         super().__init__(name, Codec(sample.options.encode, layout), sample.options)
         self.layout = layout
         self._parameters = parameters
@@ -63,7 +64,7 @@ class PartitionedOperations(RoutedOperations):
     def _new_part(self, place: Place) -> Queueing:
         return PlainOperations(f"{self.name}{place[1]}", **self._parameters)
 
-    def snapshot(self) -> Op[LocalFilter]:
+    def snapshot(self) -> Op[LocalFilter[Any]]:
         """Raise `TypeError`: several bitmaps are not copied."""
         raise TypeError(f"{self.name!r} is in several bitmaps, which are not copied")
 

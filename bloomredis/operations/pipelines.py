@@ -1,7 +1,7 @@
 """Calls queued on a pipeline of the caller's own, which cannot be answered with NOSCRIPT.
 
-The first call of a script in a pipeline goes as EVAL, which teaches the server; the others behind it
-name it by its SHA.  A pipeline that is executed and filled again begins again.
+The first call of a script in a pipeline goes as EVAL, which loads it; the others behind it are EVALSHA.  A
+pipeline that is executed and filled again begins again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class _Filling:
     """A pipeline while it is being filled."""
 
     def __init__(self) -> None:
-        self.stack: object = None
-        self.taught: set[str] = set()
+        self.queue: object = None
+        self.loaded: set[str] = set()
         self.lanes: list[Lane] = []
         self.used = 0
 
@@ -55,11 +55,11 @@ class Pipelines:
     def queue(self, pipe: AnyPipeline, script: Script, command: Callable[[str, str], Command]) -> None:
         """Queue `command(verb, script)`, verb and script being EVAL and a text, or EVALSHA and a SHA."""
         filling = self._filling(pipe)
-        if script.sha in filling.taught:
+        if script.sha in filling.loaded:
             pipe.execute_command(*command("EVALSHA", script.sha))
         else:
             pipe.execute_command(*command("EVAL", script.text))
-            filling.taught.add(script.sha)
+            filling.loaded.add(script.sha)
 
     def lane(self, pipe: AnyPipeline) -> Lane:
         """Return a lane for one queued call; it is used again when the pipeline is filled again."""
@@ -76,9 +76,9 @@ class Pipelines:
         if filling is None:
             filling = self._fillings[pipe] = _Filling()
             weakref.finalize(pipe, _give_back, filling.lanes)
-        if (stack := _stack(pipe)) is not filling.stack:
-            filling.stack, filling.used = stack, 0
-            filling.taught.clear()
+        if (queue := _queue(pipe)) is not filling.queue:
+            filling.queue, filling.used = queue, 0
+            filling.loaded.clear()
         return filling
 
 
@@ -87,15 +87,15 @@ def _give_back(lanes: list[Lane]) -> None:
         give_back(lane)
 
 
-def _stack(pipe: AnyPipeline) -> object:
-    """Return the list that a pipeline queues its commands in: every client makes a new one each time."""
+def _queue(pipe: AnyPipeline) -> object:
+    """Return the list of a pipeline's queued commands; all clients begin another one after `execute()`."""
     strategy = getattr(pipe, "_execution_strategy", pipe)
     queue = getattr(strategy, "_command_queue", None)
     return getattr(pipe, "command_stack", None) if queue is None else queue
 
 
 class Queueing(FilterOperations):
-    """The verbs that are queued on a caller's pipeline, of filters whose keys do not change on the way."""
+    """The verbs that are queued on a caller's pipeline, of filters whose keys never change."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -43,63 +43,48 @@ class PlainOperations(Queueing, FilterOperations):
         options = Options(**common)
         name = arguments.name(name)
         check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
-        foreign = None
         stored: Stored
         if layout is None or isinstance(layout, str):
             if refresh_ttl:
                 raise ValueError(
                     "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
                 )
-            new = planning.template(capacity, error_rate, layout)
-            stored = StoredFilter(
-                name,
-                new=new,
-                layout=layout,
-                ttl=lifetime(ttl, can_create=new is not None),
-                on_lost=arguments.on_lost(options.on_lost, can_create=new is not None),
-                wait=options.wait,
-            )
+            foreign, new = None, planning.template(capacity, error_rate, layout)
+            storage = options.storage(ttl, can_create=new is not None)
+            stored = StoredFilter(name, new=new, layout=layout, **storage)
         else:
             foreign = checked_layout(layout, capacity, error_rate)
-            if local_cache:
-                raise ValueError(
-                    f"local_cache=True is not for {layout.name}: nothing would say that {name!r} was lost"
-                )
-            stored = _foreign(name, foreign, ttl, options, refresh_ttl=refresh_ttl)
+            _check_foreign(name, foreign, options, local_cache=local_cache)
+            stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
 
-    @classmethod
-    def from_server(cls, name: str) -> PlainOperations:
-        """Return the operations of a filter whose parameters are read from the server."""
-        return cls(name)
-
-    def snapshot(self) -> Op[LocalFilter]:
+    def snapshot(self) -> Op[LocalFilter[Any]]:
         """Return a copy of the filter in this process."""
         return snapshot(self.stored, self.codec)
 
 
-def _foreign(
-    name: str, layout: ForeignLayout, ttl: Seconds | None, options: Options, *, refresh_ttl: bool
-) -> Stored:
-    if refresh_ttl and ttl is None:
-        raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
+def _check_foreign(name: str, layout: ForeignLayout, options: Options, *, local_cache: bool) -> None:
+    """Raise `ValueError` for options that need a header."""
+    if local_cache:
+        raise ValueError(f"local_cache=True is not for {layout.name}: the loss of {name!r} cannot be noticed")
     if options.on_lost != "raise":
         raise ValueError(
             f"on_lost={options.on_lost!r} has no use here: a bitmap without a header is not missed"
         )
-    milliseconds = lifetime(ttl, can_create=True)
-    return _bitmap(name, layout, milliseconds, options.wait, refresh_ttl=refresh_ttl)
 
 
 def _bitmap(
-    name: str, layout: ForeignLayout, ttl: int, wait: Wait | None, *, refresh_ttl: bool
+    name: str, layout: ForeignLayout, ttl: Seconds | None, wait: Wait | None, *, refresh_ttl: bool
 ) -> StoredBitmap:
-    if isinstance(layout, ConfiguredLayout | LinkedLayout) and ttl:
+    if refresh_ttl and ttl is None:
+        raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
+    if isinstance(layout, ConfiguredLayout | LinkedLayout) and ttl is not None:
         raise ValueError(f"{layout.name} has several keys, so it takes no ttl; expire() covers all of them")
+    milliseconds = lifetime(ttl)
     if isinstance(layout, ConfiguredLayout):
         return ConfiguredBitmap(name, layout=layout, wait=wait)
     if isinstance(layout, LinkedLayout):
         return StoredLinks(name, layout=layout, wait=wait)
     if isinstance(layout, ChainLayout):
-        return StoredChain(name, layout=layout, ttl=ttl, refresh_ttl=refresh_ttl, wait=wait)
-    return StoredBitmap(name, layout=layout, ttl=ttl, refresh_ttl=refresh_ttl, wait=wait)
+        return StoredChain(name, layout=layout, ttl=milliseconds, refresh_ttl=refresh_ttl, wait=wait)
+    return StoredBitmap(name, layout=layout, ttl=milliseconds, refresh_ttl=refresh_ttl, wait=wait)

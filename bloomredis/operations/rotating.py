@@ -34,4 +34,4 @@ class RotatingOperations(LayeredOperations):
             width=-(-1000 * arguments.milliseconds("window", window) // cut),
             slices=cut,
         )
-        self._assemble(name, Options(**common), new=new, layout=layout)
+        super().__init__(name, Options(**common), new=new, layout=layout)

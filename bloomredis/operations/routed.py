@@ -1,27 +1,26 @@
 """Filters whose items are spread over several parts: each item lives in one of them.
 
-A part is a filter of its own, so what holds for the adds of one item holds here.  A batch is cut into a
-batch for each part; these are under way at the same time, and the answers are put together again.
+A part is a filter of its own, so the guarantees for one item hold here.  A batch is cut into a batch for
+each part; these run concurrently, and the answers are put together again.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from bloomredis.arguments import listed
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims import Held
-from bloomredis.operations.filter import Codec, FilterOperations
-from bloomredis.operations.info import FilterInfo
+from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.loading import load_one_batch
 from bloomredis.operations.membership import Encoded
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import AnyPipeline, Queueing
+from bloomredis.operations.verbs import Codec, Verbs
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.steps import NextBatch, Op
@@ -29,14 +28,14 @@ from bloomredis.protocol.steps import NextBatch, Op
 T = TypeVar("T")
 C = TypeVar("C")
 Place = tuple[int, Any]
-"""Where an item lives: the number of the server, and what tells its part from others there."""
+"""The part that an item lives in: the number of its server, and its name among the parts there."""
 
 LOADED_TOGETHER: Final = 4
 """Parts that a load works on at a time: each takes memory while its segments are sent."""
 
 
-class RoutedOperations(ABC):
-    """The verbs of a filter in several parts; where an item lives is up to the subclass."""
+class RoutedOperations(Verbs):
+    """The verbs of a filter in several parts; the subclass finds the part of an item."""
 
     servers: int
 
@@ -48,14 +47,14 @@ class RoutedOperations(ABC):
 
     @abstractmethod
     def _place(self, encoded: bytes) -> Place:
-        """Return where an item lives."""
+        """Return the part that an item lives in."""
 
     @abstractmethod
     def _new_part(self, place: Place) -> Queueing:
         """Return the operations of a part."""
 
     def _ready(self) -> Op[None]:
-        """Make sure that it is known where items live."""
+        """Open the filter, if the parts of items depend on what is stored."""
         return
         yield  # a generator, as those that override it
 
@@ -87,13 +86,13 @@ class RoutedOperations(ABC):
         return parts
 
     def _gathered(
-        self, encoded: Encoded, call: Callable[[Queueing, list[int]], Op[list[T]]]
+        self, encoded: Encoded, call: Callable[[list[int], list[str | bytes], Queueing], Op[list[T]]]
     ) -> Op[list[tuple[list[int], list[T] | Exception]]]:
-        """Call each part with the indexes of its items; return these with its answers or its error."""
+        """Call each part with its items and their indexes; return the indexes with its answers or error."""
         yield from self._ready()
         parts = self._cut(encoded)
         outcomes = yield from gather(
-            self._on(place, partial(_with_indexes, call, own)) for place, own in parts.items()
+            self._on(place, partial(call, own, [encoded[i] for i in own])) for place, own in parts.items()
         )
         return list(zip(parts.values(), outcomes, strict=True))
 
@@ -107,64 +106,40 @@ class RoutedOperations(ABC):
         """Return whether an item is in the filter."""
         return self._route(item, lambda part: part.contains(item))
 
-    def add_many(self, items: Iterable[Any]) -> Op[list[bool]]:
-        """Add items; say of each, in order, whether it was new."""
-        batch = listed(items)
-        encoded = self.codec.encode_all(batch)
-        return list((yield from self.add_encoded(encoded, batch))) if batch else []
-
-    def contains_many(self, items: Iterable[Any]) -> Op[list[bool]]:
-        """Return for each item, in order, whether it is in the filter."""
-        encoded = self.codec.encode_all(listed(items))
-        return (yield from self.contains_encoded(encoded)) if encoded else []
-
     def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
         """Add `items`, which have been encoded."""
-        told: dict[
-            int, tuple[Answers, int]
-        ] = {}  # by the item's index: the answers of its part, its index there
+        answered = _Answered()
 
-        def call(part: Queueing, own: list[int]) -> Op[list[bool]]:
-            answers: Answers | None = None
+        def call(own: list[int], mine: list[str | bytes], part: Queueing) -> Op[list[bool]]:
             try:
-                answers = yield from part.add_encoded([encoded[i] for i in own], [items[i] for i in own])
+                answers = yield from part.add_encoded(mine, [items[i] for i in own])
             except BatchInterruptedError as error:
-                answers = error.answers
+                answered.record(own, error.answers)
                 raise
-            finally:
-                if answers is not None:
-                    told.update((own[j], (answers, j)) for j in range(len(answers)))
+            answered.record(own, answers)
             return answers
 
-        def keep(i: int) -> None:
-            if i in told:
-                answers, j = told[i]
-                answers.keep([j])
-
         try:
-            merged, error = _merged(len(items), outcomes := (yield from self._gathered(encoded, call)))
+            outcomes = yield from self._gathered(encoded, call)
         except GeneratorExit:  # the caller was cancelled
-            for i in told:
-                keep(i)
+            answered.keep(answered)
             raise
+        merged, error = _merged(len(items), outcomes)
         if error is None:
-            return Answers(keep, [answer is True for answer in merged])
-        for i in range(merged.index(None), len(items)):
-            keep(i)
+            return Answers(lambda i: answered.keep([i]), [answer is True for answer in merged])
+        answered.keep(range(merged.index(None), len(items)))
         raise _interrupted("add_many", merged, items, error, outcomes)
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test items that have been encoded."""
-        told = yield from self._gathered(
-            encoded, lambda part, own: part.contains_encoded([encoded[i] for i in own])
-        )
-        merged, error = _merged(len(encoded), told)
+        outcomes = yield from self._gathered(encoded, lambda _, mine, part: part.contains_encoded(mine))
+        merged, error = _merged(len(encoded), outcomes)
         if error is not None:
             raise error
         return [answer is True for answer in merged]
 
     def keep(self, encoded: Encoded, answers: Sequence[bool]) -> None:
-        """Keep the answers to an add that came when nobody was there to receive them."""
+        """Keep the answers of an add that could not be delivered, for a caller who asks again."""
         for item, answer in zip(encoded, answers, strict=False):
             self._part(self._place(as_bytes(item))).keep([item], [answer])
 
@@ -178,33 +153,30 @@ class RoutedOperations(ABC):
         """Hold an item while working on it, unless it is done or another worker holds it."""
         return self._route(item, lambda part: part.claim(item, lease, make))
 
-    def claim_many(
-        self, items: Iterable[Any], lease: float | timedelta, make: Callable[[Held], C]
+    def claim_encoded(
+        self, encoded: Encoded, items: Sequence[Any], lease: int, make: Callable[[Held], C]
     ) -> Op[list[C]]:
-        """Claim items; return a `Claim` of each, in order."""
-        batch = listed(items)
-        encoded = self.codec.encode_all(batch)
-        if not batch:
-            return []
-        told = yield from self._gathered(
-            encoded,
-            lambda part, own: part.claim_many([batch[i] for i in own], lease, lambda held: held),
-        )
-        held, error = _merged(len(batch), told)
+        """Claim `items`, which have been encoded, for `lease` ms."""
+
+        def call(own: list[int], mine: list[str | bytes], part: Queueing) -> Op[list[Held]]:
+            return part.claim_encoded(mine, [items[i] for i in own], lease, lambda held: held)
+
+        outcomes = yield from self._gathered(encoded, call)
+        merged, error = _merged(len(items), outcomes)
         if error is None:
-            return [make(each) for each in held if each is not None]
-        known = held.index(None)
-        for i in range(known, len(batch)):
-            if (mine := held[i]) is not None:
-                self._part(self._place(as_bytes(encoded[i]))).claim_again(mine)
-        raise _interrupted("claim_many", [each and make(each) for each in held], batch, error, told)
+            return [make(held) for held in merged if held is not None]
+        known = merged.index(None)
+        for item, held in zip(encoded[known:], merged[known:], strict=True):
+            if held is not None:
+                self._part(self._place(as_bytes(item))).claim_again(held)
+        raise _interrupted("claim_many", [held and make(held) for held in merged], items, error, outcomes)
 
     def commit(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim, in one step."""
         return self._route(held.item, lambda part: part.commit(held))
 
     def release(self, held: Held) -> Op[None]:
-        """Give the item back at once."""
+        """Give the item back."""
         return self._route(held.item, lambda part: part.release(held))
 
     def extend(self, held: Held, lease: float | timedelta) -> Op[None]:
@@ -246,42 +218,30 @@ class RoutedOperations(ABC):
                 progress(done)
         return done
 
-    # -- the filter as a whole
 
-    def approximate_count(self) -> Op[int]:
-        """Estimate the number of items from the share of bits set."""
-        return (yield from self.info()).approximate_count
+class _Answered(dict[int, tuple[Answers, int]]):
+    """The answered items of a batch, by index: the answers of their part, and their index there."""
 
-    @abstractmethod
-    def reserve(self) -> Op[None]:
-        """Create the filter now, or check the stored one."""
+    def record(self, own: list[int], answers: Answers | None) -> None:
+        """Record a part's answers to the first of its items."""
+        if answers is not None:
+            self.update((own[j], (answers, j)) for j in range(len(answers)))
 
-    @abstractmethod
-    def clear(self) -> Op[None]:
-        """Empty the filter."""
-
-    @abstractmethod
-    def delete(self) -> Op[bool]:
-        """Delete the filter; True if it existed."""
-
-    @abstractmethod
-    def info(self) -> Op[FilterInfo]:
-        """Return the filter's parameters and how full it is."""
-
-
-def _with_indexes(
-    call: Callable[[Queueing, list[int]], Op[list[T]]], own: list[int], part: Queueing
-) -> Op[list[T]]:
-    return call(part, own)
+    def keep(self, indexes: Iterable[int]) -> None:
+        """Keep the answers of these items of the batch, where there is one."""
+        for i in indexes:
+            if i in self:
+                answers, j = self[i]
+                answers.keep([j])
 
 
 def _merged(
-    count: int, told: Iterable[tuple[list[int], list[T] | Exception]]
+    count: int, outcomes: Iterable[tuple[list[int], list[T] | Exception]]
 ) -> tuple[list[T | None], Exception | None]:
-    """Return the answers to a batch, None where there is none, and the error of the first such item."""
+    """Return a batch's answers, None for items without one, and the error of the first of these."""
     merged: list[T | None] = [None] * count
     errors: list[tuple[int, Exception]] = []
-    for own, answers in told:
+    for own, answers in outcomes:
         known: Sequence[T] = answers if isinstance(answers, list) else getattr(answers, "results", ())
         for i, answer in zip(own, known, strict=False):
             merged[i] = answer
@@ -295,15 +255,15 @@ def _interrupted(
     answers: Sequence[Any],
     items: Sequence[Any],
     error: Exception,
-    told: Iterable[tuple[list[int], Any]],
+    outcomes: Iterable[tuple[list[int], Any]],
 ) -> BatchInterruptedError:
-    """Return the error for a batch that stopped; raise its reason if nothing was touched."""
+    """Return the error for a batch that stopped; raise its reason if no item was touched."""
     if all(answer is None for answer in answers) and not isinstance(error, BatchInterruptedError):
         raise error
     known = answers.index(None)
     reason = error.__cause__ if isinstance(error, BatchInterruptedError) else error
     tokens: list[str | None] = [None] * (len(items) - known)
-    for own, stopped in told:
+    for own, stopped in outcomes:
         if isinstance(stopped, BatchInterruptedError):
             for i, token in zip(own[len(stopped.results) :], stopped.tokens, strict=False):
                 tokens[i - known] = token

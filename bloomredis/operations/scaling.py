@@ -34,4 +34,4 @@ class ScalingOperations(LayeredOperations):
             expansion=sizing.positive("expansion", expansion),
             tightening_ratio=arguments.share("tightening_ratio", tightening_ratio),
         )
-        self._assemble(name, Options(**common), new=new, layout=layout, ttl=ttl)
+        super().__init__(name, Options(**common), new=new, layout=layout, ttl=ttl)

@@ -7,14 +7,14 @@ from typing import Any, Unpack
 
 from bloomredis import arguments
 from bloomredis.operations import info
-from bloomredis.operations.filter import Codec, FilterOperations
+from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.membership import Encoded
-from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
+from bloomredis.operations.options import CommonParameters, Options, Seconds
 from bloomredis.operations.pipelines import Queueing
 from bloomredis.operations.routed import Place, RoutedOperations
-from bloomredis.protocol.receipts import Lanes, give_back
-from bloomredis.protocol.replies import outcome_matters
+from bloomredis.operations.verbs import Codec, StoredVerbs
+from bloomredis.protocol.receipts import Lanes
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning, shard_record
 from bloomredis.stored.shard import StoredShard
@@ -23,7 +23,7 @@ from bloomredis.stored.shards import StoredShards
 
 
 class Shard(Queueing):
-    """The verbs of one shard; before its first item comes there is nothing to ask."""
+    """The verbs of one shard; one that was never made has no item."""
 
     stored: StoredShard
 
@@ -40,8 +40,10 @@ class Shard(Queueing):
         return (yield from super().contains_encoded(encoded))
 
 
-class ShardedOperations(RoutedOperations):
+class ShardedOperations(StoredVerbs, RoutedOperations):
     """The verbs of `ShardedBloomFilter`."""
+
+    stored: StoredShards
 
     def __init__(
         self,
@@ -65,22 +67,10 @@ class ShardedOperations(RoutedOperations):
             planning.check_name(layout)
         made_for = arguments.parameters(capacity, error_rate)
         plan = made_for and partial(shard_record.plan, *made_for, layout=layout, **wanted)
-        self.stored = StoredShards(
-            name,
-            plan=plan,
-            layout=layout,
-            wanted=wanted,
-            ttl=lifetime(ttl, can_create=plan is not None),
-            on_lost=arguments.on_lost(options.on_lost, can_create=plan is not None),
-            wait=options.wait,
-        )
-        self._lanes = Lanes(self.stored.key)
+        storage = options.storage(ttl, can_create=plan is not None)
+        self.stored = StoredShards(name, plan=plan, layout=layout, wanted=wanted, **storage)
+        self.lanes = Lanes(self.stored.key)
         self.servers = 1
-
-    @classmethod
-    def from_server(cls, name: str) -> ShardedOperations:
-        """Return the operations of a filter whose parameters are read from the server."""
-        return cls(name)
 
     def over(self, servers: int) -> None:
         """Spread the shards over so many servers; before the first call."""
@@ -97,17 +87,14 @@ class ShardedOperations(RoutedOperations):
         assert self.stored.record is not None  # noqa: S101 - it is ready
         return self.stored.record
 
+    def _shard(self, number: int) -> Place:
+        return self._record().server(number), self.stored.shard(number)
+
     def _place(self, encoded: bytes) -> Place:
-        record = self._record()
-        number = record.number(encoded)
-        return record.server(number), self.stored.shard(number)
+        return self._shard(self._record().number(encoded))
 
     def _cut(self, encoded: Encoded) -> dict[Place, list[int]]:
-        record = self._record()
-        return {
-            (record.server(number), self.stored.shard(number)): places
-            for number, places in record.parted(encoded).items()
-        }
+        return {self._shard(number): own for number, own in self._record().parted(encoded).items()}
 
     def _new_part(self, place: Place) -> Queueing:
         return Shard(place[1], self.options)
@@ -117,8 +104,7 @@ class ShardedOperations(RoutedOperations):
         return None if self.stored.handle is None else self._part(self._place(encoded))
 
     def _made(self) -> list[Place]:
-        record = self._record()
-        return [(record.server(number), self.stored.shard(number)) for number in self.stored.made()]
+        return list(map(self._shard, self.stored.made()))
 
     def reserve(self) -> Op[None]:
         """Create the filter now, or check the stored one: the record, and the shards that have been made."""
@@ -133,30 +119,7 @@ class ShardedOperations(RoutedOperations):
         parts = yield from self._everywhere(self._made(), FilterOperations.info)
         return info.sharded(self.name, found, self._record().shard, self._record().shards, parts)
 
-    def clear(self) -> Op[None]:
-        """Empty the filter: a new generation with the same parameters and the same expiry."""
-        with outcome_matters(self.name):
-            yield from self.stored.clear()
-        self._forget_pending()
-
-    def delete(self) -> Op[bool]:
-        """Delete the filter; True if it existed."""
-        lane = self._lanes.take() if self.options.retry_safe else None
-        number, keys = ([lane.next_call(0)], [lane.key]) if lane else ([], [])
-        with outcome_matters(self.name):
-            existed = yield from self.stored.delete(number, keys)
-        if lane:
-            give_back(lane)
-        self._forget_pending()
-        return existed
-
-    def expire(self, seconds: Seconds) -> Op[None]:
-        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
-        ttl = arguments.milliseconds("seconds", seconds)
-        with outcome_matters(self.name):
-            yield from self.stored.expire(ttl)
-
-    def _forget_pending(self) -> None:
+    def _discard_pending(self) -> None:
         for part in list(self._parts.values()):
             part.ledger.clear()
 

@@ -1,55 +1,57 @@
-"""A copy of a filter's bits in this process: what is in it can be said without the server.
+"""A copy of a filter's bits in this process, which answers without the server.
 
-Bits are only ever set, so a copy that says "there" is right as long as the filter's generation stands,
-however old the copy is; one that says "not there" may be behind.
+Bits are only ever set, so a True is right as long as the filter's generation stands, however old the copy
+is; a False may be out of date.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, Generic
 
 from bloomredis.arguments import listed
 from bloomredis.bits.bitmap import Bits
-from bloomredis.bits.encoding import Encoder, Item
+from bloomredis.bits.encoding import Encoder
 from bloomredis.operations import info
 from bloomredis.operations.info import FilterInfo
+from bloomredis.operations.options import I
 from bloomredis.protocol import scripts
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Description, LayoutChanged, Stored
+from bloomredis.stored.base import Stored
+from bloomredis.stored.handle import Description, LayoutChanged
 
 READ: Final = scripts.load("read")
 PIECE_BYTES: Final = 128 << 10
 """Bytes of a filter that one script reads: some 0.1 ms."""
 
 
-class LocalFilter:
+class LocalFilter(Generic[I]):
     """A read-only copy of a filter, as it was when `snapshot()` read it.
 
     It takes as much memory as the filter's bits and never asks the server.  A True was right while the
-    filter stood; a False may have been overtaken by what others added since.
+    filter stood; a False may be out of date.
     """
 
     def __init__(self, name: str, found: Description, bits: Bits, encoder: Encoder) -> None:
         self.name = name
         self._found = found
         self._bits = bits
-        self._encoder = encoder
+        self._encoder: Any = encoder  # of the items that the filter has
 
     @property
     def bits(self) -> bytes:
         """The filter's bits as the server had them, without the header."""
         return bytes(self._bits.bytes)
 
-    def contains(self, item: Item) -> bool:
+    def contains(self, item: I) -> bool:
         """Return whether an item was in the filter."""
         return self._bits.has(self._encoder.encode(item))
 
-    def __contains__(self, item: Item) -> bool:
+    def __contains__(self, item: I) -> bool:
         return self.contains(item)
 
-    def contains_many(self, items: Iterable[Item]) -> list[bool]:
+    def contains_many(self, items: Iterable[I]) -> list[bool]:
         """Return for each item, in order, whether it was in the filter."""
         answers: list[bool] = self._bits.has_many(self._encoder.encode_all(listed(items))).tolist()
         return answers
@@ -62,10 +64,10 @@ class LocalFilter:
         return f"<LocalFilter of {self.name!r}: {self._found.size_bytes} bytes>"
 
 
-def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter]:
+def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter[Any]]:
     """Copy a filter into this process.
 
-    Reading costs the server some 1 ms a megabyte, in pieces of 0.1 ms; what others add meanwhile may be in.
+    Reading costs the server some 1 ms a megabyte, in pieces of 0.1 ms; items added meanwhile may be in.
     """
     if not stored.is_one_bitmap:
         raise TypeError(f"{stored.name!r} is in several bitmaps, which are not copied")

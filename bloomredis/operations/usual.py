@@ -1,8 +1,8 @@
-"""Usual calls of one item, prepared without generators: a driver sends the very command of the first step.
+"""Common calls of one item, prepared without generators: the driver sends the command of the first step.
 
-Where anything is unusual nothing is prepared, and the operation runs as always.  Where sending fails, is
-interrupted, or the answer is late, the operation takes over with that command as its first step, so that
-every decision stays in one place.
+In any other case nothing is prepared, and the operation runs.  If sending fails, is interrupted, or the
+answer is late, the operation takes over with that command as its first step, so that every decision stays in
+one place.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from bloomredis.operations.membership import ADD, CONTAINS
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.protocol.receipts import Lane
 from bloomredis.protocol.steps import Command, Op
-from bloomredis.stored.base import Handle
+from bloomredis.stored.handle import Handle
 
 
 def _plain(item: Any) -> bytes | None:
-    """Encode a str or bytes; None for any other item, which the operation looks at."""
+    """Encode a str or bytes; None for any other item, which the operation encodes or refuses."""
     kind = type(item)
     if kind is str:
         try:
@@ -31,7 +31,7 @@ def _plain(item: Any) -> bytes | None:
 
 
 class UsualAdd(NamedTuple):
-    """A prepared add: its command, and what the operation needs if it has to take over."""
+    """A prepared add: its command, and the state of the operation that may have to take over."""
 
     command: Command
     lane: Lane
@@ -46,7 +46,7 @@ class UsualAdd(NamedTuple):
 
 
 class Usual:
-    """The usual calls of one filter object over one server."""
+    """The common calls of one filter object over one server."""
 
     def __init__(self, operations: FilterOperations) -> None:
         self.filter = operations
@@ -57,11 +57,9 @@ class Usual:
         self._contains = self._stored.script(CONTAINS).sha
 
     def add(self, item: Any) -> UsualAdd | None:
-        """Prepare an add; None if it is not that simple."""
+        """Prepare an add; None if it is no common one."""
         encoded = _plain(item)
-        if encoded is None:
-            return None
-        return self.add_encoded(encoded)
+        return None if encoded is None else self.add_encoded(encoded)
 
     def add_encoded(self, item: bytes) -> UsualAdd | None:
         """Prepare an add of an item that has been encoded."""
@@ -77,12 +75,9 @@ class Usual:
         return UsualAdd(command, lane, self, handle, item)
 
     def contains(self, item: Any) -> Command | None:
-        """Prepare a test; None if it is not that simple."""
-        encoded = _plain(item)
-        if encoded is None:
-            return None
-        handle = self._stored.handle
-        if handle is None:
+        """Prepare a test; None if it is no common one."""
+        encoded, handle = _plain(item), self._stored.handle
+        if encoded is None or handle is None:
             return None
         packed = handle.layout.pack_one(encoded)
         keys = (handle.key, *handle.extra)
@@ -90,19 +85,17 @@ class Usual:
 
 
 class UsualSharded:
-    """The usual calls of a sharded filter on one server."""
+    """The common calls of a sharded filter on one server."""
 
     def __init__(self, operations: ShardedOperations) -> None:
         self._operations = operations
         self._shards: dict[Any, Usual] = {}
 
     def add(self, item: Any) -> UsualAdd | None:
-        """Prepare an add; None if it is not that simple."""
+        """Prepare an add; None if it is no common one."""
         encoded = _plain(item)
-        if encoded is None:
-            return None
-        part = self._operations.part_of(encoded)
-        if part is None:
+        part = None if encoded is None else self._operations.part_of(encoded)
+        if encoded is None or part is None:
             return None
         usual = self._shards.get(part)
         if usual is None:
@@ -114,7 +107,7 @@ class UsualSharded:
 
 
 def usual(operations: Any) -> Usual | UsualSharded | None:
-    """Return the usual calls of a filter; None if it has none."""
+    """Return the common calls of a filter; None if it has none."""
     options = operations.options
     if not options.retry_safe or options.wait is not None or not operations.codec.is_plain:
         return None
@@ -122,7 +115,7 @@ def usual(operations: Any) -> Usual | UsualSharded | None:
         return UsualSharded(operations)
     if (
         isinstance(operations, FilterOperations)
-        and not operations.has_cache
+        and operations.cache is None
         and not operations.stored.only_read
     ):
         return Usual(operations)

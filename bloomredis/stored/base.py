@@ -16,23 +16,22 @@ meets it, before it touches anything.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeVar, cast
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final, TypeVar
 from zlib import crc32
 
 from bloomredis.arguments import OnLost
-from bloomredis.bits.layout import Layout, Packing
+from bloomredis.bits.layout import Packing
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, Unconfirmed
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.header import Header
+from bloomredis.stored.handle import Description, Handle, LayoutChanged
 
 T = TypeVar("T")
 Arguments = Sequence[bytes | int | str]
@@ -48,49 +47,6 @@ _LOSSES: Final = {
     replies.WRONG_TYPE: "{!r} was overwritten with a key of another type",
 }
 _log = logging.getLogger("bloomredis")
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A filter as the server described it; `ttl` in seconds, None if it does not expire."""
-
-    key: bytes
-    header: Header
-    size_bytes: int
-    first_byte: int  # of the bits
-    ttl: float | None
-
-
-def ttl_seconds(ttl: int) -> float | None:
-    """Convert a PTTL reply to seconds; None if the key does not expire."""
-    return ttl / 1000 if ttl >= 0 else None
-
-
-class LayoutChanged(Exception):  # noqa: N818 - it never reaches a caller
-    """The stored filter changed; nothing was executed.  Acquire, re-pack and retry."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Handle:
-    """A verified filter: what every call to it needs."""
-
-    identity: bytes
-    layout: Packing
-    items: int  # that one script call takes at most
-    key: bytes
-    extra: tuple[bytes, ...] = ()  # keys that every script is given behind its own
-    generation: bytes = b""  # empty for a bitmap of another system
-    check: int = 0  # of the generation, for the names of calls
-    losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # that were noticed
-
-    @property
-    def bitmap(self) -> Layout:
-        """The layout, of a filter in one bitmap."""
-        return cast("Layout", self.layout)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)
-        return Handle, fields
 
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
@@ -115,6 +71,8 @@ class Stored(ABC):
         self.key = key
         self.auxiliary = auxiliary_prefix(key)  # of the names of its other keys
         self.wait = wait
+        self._emptied_by = 0  # calls of this object that are emptying it
+        self._opened = 0  # how often it was
         self.only_read: str | None = None  # the message for a caller who would write
         self.handle: Handle | None = None
 
@@ -133,6 +91,7 @@ class Stored(ABC):
         :param layers: how many there are in this layout.
         """
         key, *extra = keys or (self.key,)
+        self._opened += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
         self.handle = Handle(identity, layout, items, key, tuple(extra), generation, crc32(generation))
         return self.handle
@@ -140,6 +99,15 @@ class Stored(ABC):
     def reset(self) -> None:
         """Drop the cache; the next call re-opens."""
         self.handle = None
+
+    @contextmanager
+    def emptying(self) -> Iterator[None]:
+        """Clear or delete it; that calls of this object find another generation meanwhile is no loss."""
+        self._emptied_by += 1
+        try:
+            yield
+        finally:
+            self._emptied_by -= 1
 
     @abstractmethod
     def open(self) -> Op[Handle]:
@@ -169,6 +137,10 @@ class Stored(ABC):
                 return (yield from work(handle))
             except LayoutChanged:
                 continue
+
+    def _opened_since(self, opened: int) -> Handle | None:
+        """Return the handle if another call of this object has opened it since; it may be the newer one."""
+        return self.handle if self._opened != opened else None
 
     def check_writable(self) -> None:
         """Raise `TypeError` if the filter is only read."""
@@ -282,6 +254,9 @@ class Versioned(Stored):
             self._tell(what, damaged=damaged)
 
     def _tell(self, what: str, *, damaged: bool = False) -> None:
+        if self._emptied_by:
+            self.handle = None
+            return
         message = f"{what} since this object first used it; what was added before is forgotten"
         self.handle = None
         if self._on_lost == "raise":

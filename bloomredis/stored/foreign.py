@@ -1,8 +1,8 @@
 """A bitmap that another system writes too: there is no header, so its parameters come from the caller.
 
-The scripts are the same ones.  What they compare an identity with is missing, so they are given a
-description instead (`lua/FORMAT.md`, "Bitmaps of other systems"), and a loss cannot be noticed: a
-bitmap that is not there is an empty filter.
+The scripts are the same ones.  There is no identity to compare, so they get a description instead
+(`lua/FORMAT.md`, "Bitmaps of other systems"), and a loss cannot be noticed: a missing bitmap is an empty
+filter.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call, send
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Command, Op
-from bloomredis.stored.base import Arguments, Description, Handle, Stored, ttl_seconds
+from bloomredis.stored.base import Arguments, Stored
+from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import Header
 
 _CONFIGURE: Final = scripts.load("configure")
 _DESCRIPTION: Final = struct.Struct(">6sBBBB6sQQ")
-_PROBES: Final = 1  # the code of the classic layout: offsets, in whatever way they were computed
+_PROBES: Final = 1  # the code of the classic layout: offsets, however they were computed
 
 
 class ForeignLayout(Layout, Encoder, Protocol):
-    """What the operations need to know besides about another system's layout."""
+    """A layout of another system, with its parameters and its key."""
 
     @property
     def capacity(self) -> int:
@@ -35,7 +36,7 @@ class ForeignLayout(Layout, Encoder, Protocol):
 
     @property
     def error_rate(self) -> float:
-        """The configured false-positive rate at that many items."""
+        """The configured false-positive rate at `capacity` items."""
 
     def key(self, name: str) -> str:
         """Return the key under which the system keeps a filter of that name."""
@@ -43,17 +44,17 @@ class ForeignLayout(Layout, Encoder, Protocol):
 
 @runtime_checkable
 class ConfiguredLayout(ForeignLayout, Protocol):
-    """A layout whose system keeps the parameters in a hash beside the bits."""
+    """A layout whose system keeps the parameters in a hash, under another key."""
 
     def config_key(self, name: str) -> str:
         """Return the hash's key."""
 
     def config(self) -> dict[str, str]:
-        """Return its fields; the first two are those that have to be right."""
+        """Return its fields; the first two have to be equal."""
 
 
 def description(layout: ForeignLayout, ttl: int, *, refresh_ttl: bool) -> bytes:
-    """Return what the scripts are told about a bitmap; `ttl` in milliseconds, 0 for none."""
+    """Return the description of a bitmap for the scripts; `ttl` in milliseconds, 0 for none."""
     return _DESCRIPTION.pack(
         b"bitmap", 1, _PROBES, layout.num_hashes, refresh_ttl, bytes(6), layout.num_bits, ttl
     )
@@ -73,12 +74,12 @@ class StoredBitmap(Stored):
 
     @property
     def layers(self) -> list[tuple[bytes, ForeignLayout]]:
-        """The bitmaps as far as they are known, the newest first: their keys and layouts."""
+        """Keys and layouts of the known bitmaps, the newest first."""
         return [(self.key, self._layout)]
 
     @property
-    def beside(self) -> tuple[bytes, ...]:
-        """Keys of other things that belong to the filter."""
+    def other_keys(self) -> tuple[bytes, ...]:
+        """The filter's keys that hold no bits."""
         return ()
 
     def open(self) -> Op[Handle]:
@@ -87,11 +88,11 @@ class StoredBitmap(Stored):
         return self.assume()
 
     def assume(self) -> Handle:
-        """Take the bitmaps to be what is known of them."""
+        """Remember the known bitmaps without asking for them."""
         return self.remember(self._identity, self._layout)
 
     def current(self) -> Op[list[Description]]:
-        """Read how long each bitmap is and how long it lives; the rest is what the caller says."""
+        """Describe each bitmap: length and ttl are read, the rest comes from the layout."""
         commands: list[Command] = [
             command for key, _ in self.layers for command in (("STRLEN", key), ("PTTL", key))
         ]
@@ -114,24 +115,24 @@ class StoredBitmap(Stored):
     def clear(self) -> Op[None]:
         """Delete the bitmaps, which empties the filter."""
         yield from self.current()
-        yield from send(("UNLINK", *(key for key, _ in self.layers)))
+        yield from send(("UNLINK", *dict(self.layers)))
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - see below
-        """Delete all that there is; True if there was anything in it.
+        """Delete all keys; True if a bitmap was not empty.
 
-        That is read first, so a command that is sent again changes no answer, and needs no receipt.
+        Their lengths are read first, so a command that is sent again changes no answer and needs no receipt.
         """
         self.reset()
         yield from self.open()
         there = any(found.size_bytes for found in (yield from self.current()))
-        yield from send(("UNLINK", *(key for key, _ in self.layers), *self.beside))
+        yield from send(("UNLINK", *dict(self.layers), *self.other_keys))
         self.reset()
         return there
 
     def expire(self, ttl: int) -> Op[None]:
-        """Let all that there is expire in `ttl` ms."""
+        """Let all keys expire in `ttl` ms."""
         yield from self.acquire()
-        yield from send([("PEXPIRE", key, ttl) for key in (*(key for key, _ in self.layers), *self.beside)])
+        yield from send([("PEXPIRE", key, ttl) for key in (*dict(self.layers), *self.other_keys)])
 
 
 def _header(layout: ForeignLayout) -> Header:
@@ -146,7 +147,7 @@ def _header(layout: ForeignLayout) -> Header:
 
 
 class ConfiguredBitmap(StoredBitmap):
-    """A bitmap with a hash of parameters beside it, which is checked and created as it is opened."""
+    """A bitmap with a hash of parameters, which is checked or created when it is opened."""
 
     def __init__(self, name: str, *, layout: ConfiguredLayout, wait: Wait | None) -> None:
         super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
@@ -154,12 +155,12 @@ class ConfiguredBitmap(StoredBitmap):
         self._config = layout.config()
 
     @property
-    def beside(self) -> tuple[bytes, ...]:
+    def other_keys(self) -> tuple[bytes, ...]:
         """The key of the parameters."""
         return (self._config_key,)
 
     def open(self) -> Op[Handle]:
-        """Compare the parameters with those beside the bits; write them there if there are none."""
+        """Compare the parameters with the stored ones; store them if there are none."""
         handle = yield from super().open()
         self.handle = None
         pairs = [word for pair in self._config.items() for word in pair]
@@ -179,7 +180,7 @@ class ConfiguredBitmap(StoredBitmap):
 
 
 def checked_layout(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:
-    """Return a layout of another system; `ValueError` if it was made for other parameters."""
+    """Return a layout of another system.  Raises `ValueError` if it was made for other parameters."""
     if not callable(getattr(layout, "encode_all", None)):
         raise TypeError(f"layout must be None, a name, or a layout from bloomredis.compat, not {layout!r}")
     for what, given, own in (

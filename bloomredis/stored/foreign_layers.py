@@ -1,7 +1,7 @@
-"""Bitmaps of other systems that are several layers: a chain that grows, and links that were restored.
+"""Filters of other systems in several layers: a chain that grows, and links that were restored.
 
-An item is in the filter if it is in any layer; only the newest is written.  One script sees all layers,
-whose keys are the last ones that it is given (`lua/include/layers.lua`).
+An item is in the filter if it is in any layer; only the newest is written.  One script sees all layers:
+their keys are its last ones (`lua/include/layers.lua`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call, send
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Description, Handle
 from bloomredis.stored.foreign import ForeignLayout, StoredBitmap, description
+from bloomredis.stored.handle import Description, Handle
 
 _GROW: Final = scripts.load("grow")
 _LAYERS: Final = struct.Struct(">6sBBQ")
@@ -34,21 +34,20 @@ class ChainLayout(ForeignLayout, Protocol):
 
 @runtime_checkable
 class LinkedLayout(ForeignLayout, Protocol):
-    """Several layouts, of the same items; an item's packed offsets are those of all, one after the other."""
+    """Several layouts of the same items; an item is packed for one after the other."""
 
     def links(self, name: str) -> list[tuple[str, ForeignLayout]]:
         """Return the keys and the layouts, the newest first."""
 
 
 def _identity(layers: int, cursor: int | None, descriptions: Sequence[bytes]) -> bytes:
-    """Return what the scripts are told: one description for all layers, or one for each."""
-    return _LAYERS.pack(b"layers", 1, layers - 1, 0 if cursor is None else cursor + 1) + b"".join(
-        descriptions
-    )
+    """Return the identity for the scripts, with one description for all layers or one for each."""
+    head = _LAYERS.pack(b"layers", 1, layers - 1, 0 if cursor is None else cursor + 1)
+    return head + b"".join(descriptions)
 
 
 class StoredChain(StoredBitmap):
-    """A growing chain, as far as this object knows; the scripts say so when it has grown since."""
+    """A chain that grows; a script refuses if it has grown beyond the cursor that this object knows."""
 
     is_one_bitmap = False
     has_layers = True
@@ -70,12 +69,12 @@ class StoredChain(StoredBitmap):
         ]
 
     @property
-    def beside(self) -> tuple[bytes, ...]:
+    def other_keys(self) -> tuple[bytes, ...]:
         """The key of the number of the newest bitmap."""
         return (self._cursor_key,)
 
     def assume(self) -> Handle:
-        """Take the bitmaps to be what is known of them."""
+        """Remember the known bitmaps without asking for them."""
         newest, *older = (key for key, _ in self.layers)
         return self.remember(
             _identity(self._cursor + 1, self._cursor, [self._identity]),
@@ -85,7 +84,7 @@ class StoredChain(StoredBitmap):
         )
 
     def current(self) -> Op[list[Description]]:
-        """Read how long each bitmap is and how long it lives."""
+        """Read the cursor, then describe each bitmap."""
         self._follow_to(int((yield from send(("GET", self._cursor_key))) or 0))
         return (yield from super().current())
 
@@ -114,7 +113,7 @@ class StoredChain(StoredBitmap):
 
 
 class StoredLinks(StoredBitmap):
-    """Links of different sizes, which were restored and are only read."""
+    """Restored links of different sizes, which are only read."""
 
     is_one_bitmap = False
     has_layers = True
@@ -131,7 +130,7 @@ class StoredLinks(StoredBitmap):
         return self._links
 
     def assume(self) -> Handle:
-        """Take the bitmaps to be what is known of them."""
+        """Remember the known bitmaps without asking for them."""
         described = [description(link, 0, refresh_ttl=False) for _, link in self._links]
         keys = [key for key, _ in self._links]
         return self.remember(_identity(len(described), None, described), self._layout, keys)

@@ -1,4 +1,4 @@
-"""What the first 64 bytes of a filter's key say (the format is specified in lua/FORMAT.md)."""
+"""The header: the first 64 bytes under a filter's key (lua/FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 from bloomredis.bits.limits import BLOCK_BITS, COUNTER_BITS, HEADER_BITS, HEADER_BYTES, MAX_BITS_A_BLOCK
 
 IDENTITY_BYTES: Final = 56
-"""All but the count: what a script compares before it touches a bit."""
+"""All but the count: a script compares them before it touches a bit."""
 
-MAGIC: Final = b"bloomr"
-VERSION: Final = 1
-LAYOUT_CODES: Final = {"classic": 1, "blocked": 2}
-LAYOUT_NAMES: Final = {code: name for name, code in LAYOUT_CODES.items()}
+_MAGIC: Final = b"bloomr"
+_VERSION: Final = 1
+_LAYOUT_CODES: Final = {"classic": 1, "blocked": 2}
+_LAYOUT_NAMES: Final = {code: name for name, code in _LAYOUT_CODES.items()}
 
 KINDS: Final = (
     "BloomFilter",
@@ -23,7 +23,7 @@ KINDS: Final = (
     "ShardedBloomFilter",
     "CountingBloomFilter",
 )
-"""What a header belongs to, by its code: a filter, or the root of something that is made of filters."""
+"""Owners of a header, by their code: a filter, or the record of one that is made of several."""
 FILTER: Final = KINDS.index("BloomFilter")
 COUNTING: Final = KINDS.index("CountingBloomFilter")
 
@@ -54,9 +54,9 @@ class Header:
     def pack(self) -> bytes:
         """Return the 64 bytes that are stored."""
         return _FORMAT.pack(
-            MAGIC,
-            VERSION,
-            LAYOUT_CODES[self.layout],
+            _MAGIC,
+            _VERSION,
+            _LAYOUT_CODES[self.layout],
             self.num_hashes,
             self.blocks_per_item,
             self.kind,
@@ -81,64 +81,60 @@ class Header:
 
     @property
     def parameters(self) -> Header:
-        """The same without what differs between two filters made alike."""
+        """The same without the fields that differ between two filters with the same parameters."""
         return replace(self, generation=bytes(8), created_at=0, count=0)
+
+    @property
+    def is_possible(self) -> bool:
+        """True if a filter can have these parameters."""
+        return (
+            self.num_hashes >= 1
+            and 1 <= self.num_bits <= (2**32 - HEADER_BITS) // cell_bits(self.kind)
+            and self.capacity >= 1
+            and 0.0 < self.error_rate < 1.0
+            and self._has_possible_blocks()
+        )
+
+    def _has_possible_blocks(self) -> bool:
+        blocks = self.blocks_per_item
+        if self.layout == "classic":
+            return blocks == 0
+        return (
+            self.kind != COUNTING
+            and blocks >= 1
+            and self.num_bits % BLOCK_BITS == 0
+            and self.num_bits >= blocks * BLOCK_BITS
+            and self.num_hashes % blocks == 0
+            and self.num_hashes <= blocks * MAX_BITS_A_BLOCK
+        )
 
 
 def cell_bits(kind: int) -> int:
-    """Return the size of what a probe stands for."""
+    """Return the bits of a cell: a counter has four, a bit one."""
     return COUNTER_BITS if kind == COUNTING else 1
 
 
 def parse(data: bytes, kind: int = FILTER) -> Header:
-    """Read a header of that kind; `ValueError` says what is wrong with another one."""
+    """Return a header of that kind.  Raises `ValueError`, which names the fault, for other bytes."""
     if len(data) != HEADER_BYTES:
         raise ValueError(f"a header has {HEADER_BYTES} bytes, not {len(data)}")
     magic, version, code, hashes, blocks, found, reserved, *numbers = _FORMAT.unpack(data)
-    bits, capacity, rate, generation, created, count = numbers
-    if magic != MAGIC:
-        raise ValueError(f"it begins with {magic!r}, not {MAGIC!r}")
-    if version != VERSION:
-        raise ValueError(f"it has format version {version}; this release reads version {VERSION}")
-    if code not in LAYOUT_NAMES or found >= len(KINDS) or reserved != _RESERVED:
+    if magic != _MAGIC:
+        raise ValueError(f"it begins with {magic!r}, not {_MAGIC!r}")
+    if version != _VERSION:
+        raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
+    if code not in _LAYOUT_NAMES or found >= len(KINDS) or reserved != _RESERVED:
         raise ValueError(
             f"it has layout {code}, kind {found}, options {reserved.hex()}, unknown to this release"
         )
     if found != kind:
         raise ValueError(f"it is that of a {KINDS[found]}, not of a {KINDS[kind]}; use {KINDS[found]}")
-    if not (
-        hashes >= 1
-        and 1 <= bits <= (2**32 - HEADER_BITS) // cell_bits(kind)
-        and capacity >= 1
-        and 0.0 < rate < 1.0
-        and _blocks_fit(LAYOUT_NAMES[code], blocks, bits, hashes)
-        and (kind != COUNTING or blocks == 0)
-    ):
+    names = ("num_bits", "capacity", "error_rate", "generation", "created_at", "count")
+    fields = dict(zip(names, numbers, strict=True))
+    head = Header(layout=_LAYOUT_NAMES[code], num_hashes=hashes, blocks_per_item=blocks, kind=kind, **fields)
+    if not head.is_possible:
         raise ValueError(
-            f"its parameters make no filter: num_hashes {hashes}, num_bits {bits}, "
-            f"capacity {capacity}, error_rate {rate}, blocks_per_item {blocks}"
+            f"its parameters make no filter: num_hashes {hashes}, num_bits {head.num_bits}, "
+            f"capacity {head.capacity}, error_rate {head.error_rate}, blocks_per_item {blocks}"
         )
-    return Header(
-        layout=LAYOUT_NAMES[code],
-        num_hashes=hashes,
-        num_bits=bits,
-        capacity=capacity,
-        error_rate=rate,
-        generation=generation,
-        created_at=created,
-        count=count,
-        blocks_per_item=blocks,
-        kind=kind,
-    )
-
-
-def _blocks_fit(layout: str, blocks: int, bits: int, hashes: int) -> bool:
-    if layout == "classic":
-        return blocks == 0
-    return (
-        blocks >= 1
-        and bits % BLOCK_BITS == 0
-        and bits >= blocks * BLOCK_BITS
-        and hashes % blocks == 0
-        and hashes <= blocks * MAX_BITS_A_BLOCK
-    )
+    return head

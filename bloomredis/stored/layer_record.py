@@ -1,10 +1,10 @@
-"""What the root of a stack says: which layers there are, and what the next one will be (lua/FORMAT.md).
+"""The record of a filter in layers: the layers that it has, and the next one (lua/FORMAT.md).
 
-A stack is a filter of several layers.  A *scaling* one gets a larger and stricter layer when the newest is
-full: layer j has capacity n·s^j and error rate p·(1 - r)·r^j, with expansion s and tightening ratio r, so
-that the sum of all rates stays below p (Almeida and others, "Scalable Bloom filters", 2007).
-A *rotating* one gets a layer for each slice of time in which something is added, and another when that one
-is full; what a layer holds is forgotten when the slice has been over for a window.
+A *scaling* filter gets a larger and stricter layer when the newest is full: layer j has capacity n·s^j and
+error rate p·(1 - r)·r^j, with expansion s and tightening ratio r, so that the sum of all rates stays below p
+(Almeida and others, "Scalable Bloom filters", 2007).
+A *rotating* filter gets a layer for each slice of time in which something is added, and another when that
+one is full; a layer is forgotten when its slice has been over for a window.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from bloomredis.stored import header, planning
 from bloomredis.stored.header import KINDS, Header
 
 PARAMETERS_BYTES: Final = 48
-"""Of a layer's header: what does not depend on when it was begun."""
+"""Of a layer's header: all that does not depend on when it was begun."""
 
 MAX_LAYERS: Final = 255
 MAX_SLICES: Final = 64
-_TAIL: Final = struct.Struct(">8sQQ")
 _TIME: Final = struct.Struct(">Q")
-_RATE: Final = struct.Struct(">d")
 _MARGIN: Final = 0.9
-"""Share of its rate that a layer is made for: the sum over all layers comes so near to the configured rate
-that chance would carry every third filter above it."""
+"""Share of its rate that a layer is made for: else the sum over all layers would come so near to the
+configured rate that chance would carry every third filter above it."""
 
 _SAMPLE: Final = 1_000_000  # items; from there on the bits an item takes hardly depend on the capacity
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerRecord:
-    """What a stack was made with, and the layers that it has.
+    """Parameters and layers of a filter.
 
-    `head` is the header of the filter as a whole, `newest` the number of the newest layer, and `begun` says
-    when the layers were begun, the oldest first, by the server's clock in microseconds.
+    `head` is the header of the filter as a whole, `newest` the number of the newest layer, and `began` the
+    times at which the layers were begun, the oldest first, by the server's clock in microseconds.
     """
 
     kind: ClassVar[int]
-    shared: ClassVar[bool]  # whether all layers are alike
+    shared: ClassVar[bool]  # all layers have the same parameters
+    own: ClassVar[tuple[str, str]]  # the fields that only this kind has
+    tail: ClassVar[struct.Struct]  # these, and the number of the newest layer
 
     head: Header
     newest: int = 0
@@ -57,17 +57,12 @@ class LayerRecord:
         return {"capacity": self.head.capacity, "error_rate": self.head.error_rate}
 
     @abstractmethod
-    def _numbers(self) -> tuple[bytes, int]:
-        """Return the two fields of the root that only this kind has."""
-
-    @classmethod
-    @abstractmethod
-    def _read(cls, first: bytes, second: int) -> dict[str, Any]:
-        """Return what only this kind has, from those fields."""
+    def check(self) -> None:
+        """Raise `ValueError` for impossible values of this kind's own fields."""
 
     @abstractmethod
     def planned(self, number: int) -> Header:
-        """Return the header of the layer with that number; `FilterFullError` if there can be none."""
+        """Return the header of a layer.  Raises `FilterFullError` if there can be none with that number."""
 
     def pack(self) -> bytes:
         """Return the bytes that are stored."""
@@ -75,17 +70,21 @@ class LayerRecord:
 
     def template(self) -> bytes:
         """Return the same without the times."""
-        return self.head.pack() + _TAIL.pack(*self._numbers(), self.newest)
+        own = (getattr(self, name) for name in self.own)
+        return self.head.pack() + self.tail.pack(*own, self.newest)
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """Read a root; `ValueError` says what is wrong with another key."""
+        """Return a record of this kind.  Raises `ValueError`, which names the fault, for other bytes."""
         head = header.parse(data[:HEADER_BYTES], cls.kind)
-        first, second, newest = _TAIL.unpack_from(data, HEADER_BYTES)
-        began = tuple(time for (time,) in _TIME.iter_unpack(data[HEADER_BYTES + _TAIL.size :]))
+        *own, newest = cls.tail.unpack_from(data, HEADER_BYTES)
+        began = tuple(time for (time,) in _TIME.iter_unpack(data[HEADER_BYTES + cls.tail.size :]))
         if not 0 < len(began) <= newest + 1:
             raise ValueError(f"it has {len(began)} layers, of which the newest is number {newest}")
-        return cls(head=head, newest=newest, began=began, **cls._read(first, second))
+        fields: dict[str, Any] = dict(zip(cls.own, own, strict=True))
+        record = cls(head=head, newest=newest, began=began, **fields)
+        record.check()
+        return record
 
     @property
     def numbers(self) -> range:
@@ -101,7 +100,7 @@ class LayerRecord:
         return replace(self.planned(number), generation=self.head.generation)
 
     def complete(self) -> Self:
-        """Return the root of a new stack, whose header says how large the first layer is."""
+        """Return the record of a new filter, whose header has the size of the first layer."""
         whole = self.head
         try:
             first = self.planned(0)
@@ -113,7 +112,7 @@ class LayerRecord:
         )
 
     def following(self) -> Self:
-        """Return the root with another layer; `FilterFullError` if there can be none."""
+        """Return the record with another layer.  Raises `FilterFullError` if there can be none."""
         if len(self.began) >= MAX_LAYERS:
             raise FilterFullError(
                 f"it has {MAX_LAYERS} layers, which are the most possible; make it for a larger capacity"
@@ -124,29 +123,28 @@ class LayerRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingRecord(LayerRecord):
-    """The root of a stack that grows."""
+    """The record of a filter that grows."""
 
     kind = KINDS.index("ScalingBloomFilter")
     shared = False
+    own = ("tightening_ratio", "expansion")
+    tail = struct.Struct(">dQQ")
 
     expansion: int
     tightening_ratio: float
 
     @property
     def parameters(self) -> dict[str, object]:
-        """What has to be as it is stored."""
+        """The parameters that the caller gave."""
         own = {"expansion": self.expansion, "tightening_ratio": self.tightening_ratio}
         return super().parameters | own
 
-    def _numbers(self) -> tuple[bytes, int]:
-        return _RATE.pack(self.tightening_ratio), self.expansion
-
-    @classmethod
-    def _read(cls, first: bytes, second: int) -> dict[str, Any]:
-        (ratio,) = _RATE.unpack(first)
-        if not 0 < ratio < 1 or second < 1:
-            raise ValueError(f"it has tightening_ratio {ratio} and expansion {second}")
-        return {"expansion": second, "tightening_ratio": ratio}
+    def check(self) -> None:
+        """Raise `ValueError` for an impossible growth."""
+        if not 0 < self.tightening_ratio < 1 or self.expansion < 1:
+            raise ValueError(
+                f"it has tightening_ratio {self.tightening_ratio} and expansion {self.expansion}"
+            )
 
     def planned(self, number: int) -> Header:
         """Return the header of the layer with that number: larger and stricter than the one before."""
@@ -159,29 +157,25 @@ class ScalingRecord(LayerRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class RotatingRecord(LayerRecord):
-    """The root of a stack that forgets."""
+    """The record of a filter that forgets."""
 
     kind = KINDS.index("RotatingBloomFilter")
     shared = True
+    own = ("width", "slices")
+    tail = struct.Struct(">QQQ")
 
-    width: int
-    """How long a slice lasts, in microseconds."""
+    width: int  # of a slice, in microseconds
     slices: int
 
     @property
     def parameters(self) -> dict[str, object]:
-        """What has to be as it is stored."""
+        """The parameters that the caller gave."""
         return super().parameters | {"window": self.width * self.slices / 1e6, "slices": self.slices}
 
-    def _numbers(self) -> tuple[bytes, int]:
-        return _TIME.pack(self.width), self.slices
-
-    @classmethod
-    def _read(cls, first: bytes, second: int) -> dict[str, Any]:
-        (width,) = _TIME.unpack(first)
-        if not 0 < width < 2**52 or not 0 < second <= MAX_SLICES:
-            raise ValueError(f"it has {second} slices of {width} microseconds")
-        return {"width": width, "slices": second}
+    def check(self) -> None:
+        """Raise `ValueError` for impossible slices."""
+        if not 0 < self.width < 2**52 or not 0 < self.slices <= MAX_SLICES:
+            raise ValueError(f"it has {self.slices} slices of {self.width} microseconds")
 
     def planned(self, number: int) -> Header:  # noqa: ARG002 - they are all alike
         """Return the header of a layer.
@@ -196,7 +190,7 @@ class RotatingRecord(LayerRecord):
 
 @lru_cache
 def _planned(layout: str, capacity: int, error_rate: float) -> Header:
-    """Return the header of a layer, for no more items than fit one key; its generation is missing."""
+    """Return the header of a layer without its generation, for no more items than fit one key."""
     try:
         sample = planning.new_header(_SAMPLE, _MARGIN * error_rate, layout)
         most = int(MAX_BITS * 0.99 * _SAMPLE / sample.num_bits)

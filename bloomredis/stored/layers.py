@@ -1,8 +1,7 @@
 """The stored layers of a filter that grows or rotates, and their record.
 
-Every script call carries the record that this object knows, and the parameters of each layer.  Where the
-record is another one of the same generation, others have begun a layer, and the script's refusal says which
-layers there are now.
+Every script call carries the record that this object knows, and the parameters of each layer.  If others
+have begun a layer since, the script refuses with the record that is stored now.
 """
 
 from __future__ import annotations
@@ -12,20 +11,19 @@ import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, Unpack
 
-from bloomredis.arguments import OnLost
 from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Packing
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import FilterFullError, FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.calls import Wait, call
-from bloomredis.protocol.keys import auxiliary_prefix
+from bloomredis.protocol.calls import call
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import Arguments, Description, Handle, Versioned, ttl_seconds
+from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS
 from bloomredis.stored.layer_record import PARAMETERS_BYTES, LayerRecord
 
@@ -48,13 +46,11 @@ class StoredLayers(Versioned):
         made: type[LayerRecord],
         new: LayerRecord | None,
         layout: str | None,
-        ttl: int,
-        on_lost: OnLost,
-        wait: Wait | None,
+        **options: Unpack[planning.StorageOptions],
     ) -> None:
-        super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait)
+        super().__init__(name, **options)
         self._made = made
-        self._new = new  # what it is created with
+        self._new = new  # None if it must exist
         self._wanted: dict[str, object] = {} if new is None else new.parameters
         if layout is not None:
             self._wanted["layout"] = layout
@@ -75,13 +71,16 @@ class StoredLayers(Versioned):
         """Create the filter with its first layer if it is missing and parameters were given; check it."""
         if self._lost:
             raise FilterLostError(self._lost)
+        opened = self._opened
         if self._new is None:
-            return self._accept((yield from self._read()))
-        return self._accept((yield from self._push(None, _renewed(self._new))))
+            found = yield from self._read()
+        else:
+            found = yield from self._push(None, _renewed(self._new))
+        return self._opened_since(opened) or self._accept(found)
 
     def current(self) -> Op[list[Description]]:
         """Describe each layer, the newest first; those that a rotating filter has forgotten are left out."""
-        # A script compares what is stored with what this object knows.
+        # Any script compares the stored record with the known one.
         yield from self.attempt(
             lambda handle: self.run(_CONTAINS, handle, [handle.layout.pack_one(b"")], reads=True)
         )
@@ -102,16 +101,18 @@ class StoredLayers(Versioned):
 
     def _follow(self, refusal: Refusal, handle: Handle) -> Op[None]:
         """Follow a filter that has another layer by now; notice that it is another one."""
-        found = self._parsed(refusal.detail)
-        if found.head.generation == self.record.head.generation:
-            self._accept(found)
-        else:
-            self.lose(self.loss(replies.CHANGED), handle)
+        self._switch(self._parsed(refusal.detail), handle)
         return
         yield  # a generator, as the other recoveries are
 
+    def _switch(self, found: LayerRecord, handle: Handle) -> None:
+        if found.head.generation == handle.generation:
+            self._accept(found)
+        else:
+            self.lose(self.loss(replies.CHANGED), handle)
+
     def _grow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is full
-        # Safe to send again, and for all that ask for it at once: a filter that has grown has another record.
+        # Safe to send again, and by several at once: a filter that has grown has another record.
         known = self.record
         try:
             following = known.following()
@@ -122,10 +123,7 @@ class StoredLayers(Versioned):
         except FilterNotFoundError:
             self.lose(self.loss(replies.MISSING), handle)
         else:
-            if found.head.generation == known.head.generation:
-                self._accept(found)
-            else:
-                self.lose(self.loss(replies.CHANGED), handle)
+            self._switch(found, handle)
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - one layer is as bad
         self.lose(f"a layer of {self.name!r} has vanished", handle, damaged=True)
@@ -155,7 +153,7 @@ class StoredLayers(Versioned):
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete record and layers, whatever the generation; True if there were any."""
+        """Delete record and layers, whatever the generation; True if there was a record."""
         while True:
             self.reset()
             try:
@@ -207,15 +205,13 @@ class StoredLayers(Versioned):
         return record
 
     def _layer_key(self, number: int) -> bytes:
-        return auxiliary_prefix(self.key) + b"layer:%d" % number
+        return self.auxiliary + b"layer:%d" % number
 
     def _accept(self, record: LayerRecord) -> Handle:
         self._lost = None
         self._record = record
         newest, *older = (self._layer_key(number) for number in record.numbers)
-        layout, described = _described(
-            record if not record.shared else replace(record, began=record.began[-1:])
-        )
+        layout, described = _described(replace(record, began=record.began[-1:]) if record.shared else record)
         stored = record.pack()
         return self.remember(
             _IDENTITY.pack(b"layers", 2, len(older), len(stored)) + stored + described,
@@ -228,7 +224,7 @@ class StoredLayers(Versioned):
 
 @lru_cache(16)
 def _described(record: LayerRecord) -> tuple[Packing, bytes]:
-    """Return the layout for all layers, and their parameters for the scripts."""
+    """Return the layout of all layers, and their parameters for the scripts."""
     layers = record.layers()
     made = tuple(map(planning.stored, layers))
     return (made[0] if record.shared else Layered(made)), b"".join(

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, SupportsIndex
+from typing import Final, SupportsIndex, TypedDict
 
-from bloomredis.arguments import parameters
+from bloomredis.arguments import OnLost, parameters
 from bloomredis.bits import blocked_sizing, sizing
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic, Counting
 from bloomredis.bits.limits import BLOCK_BITS, MAX_HASHES
+from bloomredis.protocol.calls import Wait
 from bloomredis.stored.header import COUNTING, FILTER, Header
 
 NAMES: Final = (Classic.name, Blocked.name)
 DEFAULT: Final = Blocked.name
 
 
+class StorageOptions(TypedDict):
+    """Options of every kind of storage that has a generation; `ttl` of a new filter in ms, 0 for none."""
+
+    ttl: int
+    on_lost: OnLost
+    wait: Wait | None
+
+
 def plan(name: str, capacity: int, error_rate: float) -> Classic | Blocked:
-    """Return the layout of a new filter; `ValueError` if one key cannot hold it."""
+    """Return the layout of a new filter.  Raises `ValueError` if one key cannot hold it."""
     check_name(name)
     if name == Blocked.name:
         return blocked_sizing.plan(capacity, error_rate)
@@ -28,7 +37,7 @@ def plan(name: str, capacity: int, error_rate: float) -> Classic | Blocked:
 def new_header(
     capacity: SupportsIndex, error_rate: float, layout: str | None = None, kind: int = FILTER
 ) -> Header:
-    """Return the header of a new filter without its generation; `ValueError` if one key cannot hold it."""
+    """Return the header of a new filter without its generation.  Raises `ValueError` if it fits no key."""
     count, rate = sizing.checked_capacity(capacity), sizing.checked_error_rate(error_rate)
     planned = plan_counting(count, rate) if kind == COUNTING else plan(layout or DEFAULT, count, rate)
     if planned.num_hashes > MAX_HASHES:
@@ -49,7 +58,7 @@ def new_header(
 
 
 def plan_counting(capacity: int, error_rate: float) -> Counting:
-    """Return the layout of a new filter that counts; `ValueError` if one key cannot hold it."""
+    """Return the layout of a new filter that counts.  Raises `ValueError` if one key cannot hold it."""
     counters = sizing.num_counters(capacity, error_rate)
     return Counting(num_bits=counters, num_hashes=sizing.num_hashes(counters, capacity))
 
@@ -65,7 +74,7 @@ def stored(header: Header) -> Classic | Blocked:
 
 
 def expected_error_rate(head: Header, items: int) -> float:
-    """Return the false-positive rate to expect of a filter when so many items are in."""
+    """Return the false-positive rate to expect of a filter with so many items."""
     if head.blocks_per_item:
         blocks, bits = head.num_bits // BLOCK_BITS, head.num_hashes // head.blocks_per_item
         return blocked_sizing.expected_error_rate(items, blocks, head.blocks_per_item, bits)
@@ -75,7 +84,7 @@ def expected_error_rate(head: Header, items: int) -> float:
 
 
 def check_name(name: str) -> None:
-    """Raise `ValueError` for a name that is no layout."""
+    """Raise `ValueError` if no layout has this name."""
     if name not in NAMES:
         raise ValueError(f"layout must be None, {' or '.join(map(repr, NAMES))}, not {name!r}")
 
@@ -91,6 +100,6 @@ def template(
 
 
 def whole(capacity: int, error_rate: float, layout: str | None, kind: int) -> Header:
-    """Return the header of something made of several filters, for all of it together."""
+    """Return the header of a filter that is made of several, for all of it together."""
     sample = new_header(1, error_rate, layout)  # no one key has to hold it
     return replace(sample, capacity=sizing.checked_capacity(capacity), kind=kind)

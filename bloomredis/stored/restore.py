@@ -21,7 +21,7 @@ _WRITING_MS: Final = 600_000
 def place(name: str, key: bytes, data: bytes) -> Op[None]:
     """Write `data` under a temporary name, piece by piece, and then rename it.
 
-    What was written vanishes after ten minutes if the last step is never made.
+    The temporary key expires after ten minutes if it is never renamed.
 
     :raises FilterMismatchError: the key is taken; it is left untouched.
     """

@@ -1,4 +1,4 @@
-"""One shard of a sharded filter: it exists if the record says so."""
+"""One shard of a sharded filter: it exists if it is recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from bloomredis.protocol import scripts
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import shard_record
-from bloomredis.stored.base import Handle, Versioned
+from bloomredis.stored.base import Versioned
+from bloomredis.stored.handle import Handle
 from bloomredis.stored.header import Header
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter
@@ -26,7 +27,7 @@ _RESERVE, _DELETE = map(scripts.load, ("reserve", "delete"))
 
 
 class StoredShard(StoredFilter):
-    """A shard and what this object knows of it."""
+    """A shard, with its entry in the table of the record."""
 
     def __init__(self, of: StoredShards, number: int, record: ShardRecord | None = None) -> None:
         record = record or of.record
@@ -47,7 +48,7 @@ class StoredShard(StoredFilter):
         return not (yield from self._of.attempt(lambda _: self._of.recorded(self._number)))
 
     def drop(self, doomed: Callable[[bytes], bool]) -> Op[None]:
-        """Delete the shard if it has a generation that is doomed."""
+        """Delete the shard if its generation is `doomed`."""
         while (found := (yield from self._found())) is not None and doomed(found.generation):
             yield from self._as_known(_DELETE, [self.key], [found.identity])
 
@@ -69,7 +70,7 @@ class StoredShard(StoredFilter):
         return (yield from self._make(recorded))
 
     def _make(self, replaced: bytes) -> Op[Handle]:
-        """Create the shard unless somebody else has, and record it; then it may be used."""
+        """Create the shard unless another client has, and record it."""
         while True:
             record = self._of.record
             assert record is not None  # noqa: S101 - it is open
@@ -91,7 +92,7 @@ class StoredShard(StoredFilter):
             self.handle = None
             if self._on_lost == "raise":
                 self._of.shard_lost(self._number)
-            yield from self._of.attempt(lambda _: self._renewed(handle.generation))
+            yield from self._of.attempt(lambda _: self._make_again(handle.generation))
 
     RECOVERY = dict.fromkeys(Versioned.RECOVERY, _recover_shard)
 
@@ -100,8 +101,8 @@ class StoredShard(StoredFilter):
         self.handle = None
         self._of.shard_lost(self._number)
 
-    def _renewed(self, lost: bytes) -> Op[Handle]:
-        if (yield from self._of.record_shard(self._number)) != lost:  # somebody was faster
+    def _make_again(self, lost: bytes) -> Op[Handle]:
+        if (yield from self._of.record_shard(self._number)) != lost:  # another client was faster
             return (yield from self._open())
         self._of.shard_lost(self._number)
         return (yield from self._make(lost))

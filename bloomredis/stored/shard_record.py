@@ -1,7 +1,4 @@
-"""Which shard of a sharded filter an item is in, what the shards are called, and how large they are.
-
-The format of the root, which records all of it, is specified in lua/FORMAT.md.
-"""
+"""The record of a sharded filter: its shards, their keys, and the items of each (lua/FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -53,13 +50,13 @@ class ShardRecord:
     place: int = 0
 
     def pack(self) -> bytes:
-        """Return what is stored when no shard has been made yet."""
+        """Return the bytes that are stored when no shard has been made yet."""
         numbers = (self.shards, self.seed, self.shard_capacity, self.servers, self.place)
         return self.head.pack() + _EXTENSION.pack(*numbers) + bytes(8 * self.shards if self.place == 0 else 0)
 
     @property
     def tag(self) -> bytes:
-        """What the generations of this root's shards begin with, and those of no other root's."""
+        """The prefix of the generations of this record's shards, and of no other record's."""
         return self.head.generation[:4]
 
     @property
@@ -72,15 +69,15 @@ class ShardRecord:
         return mmh3.hash(encoded, self.seed, False) * self.shards >> 32
 
     def parted(self, items: Sequence[str | bytes]) -> dict[int, list[int]]:
-        """Return of each shard that has any of the encoded items their places among them, in order."""
+        """Return the indexes of the items of each shard that has any, in order."""
         hashes = np.array([mmh3.hash(item, self.seed, signed=False) for item in items], dtype=np.uint64)
         numbers = (hashes * np.uint64(self.shards) >> np.uint64(32)).astype(np.intp)
         order = numbers.argsort(kind="stable")
         ordered = numbers[order]
         begins = np.flatnonzero(np.diff(ordered, prepend=-1))
         return {
-            int(ordered[begin]): places.tolist()
-            for begin, places in zip(begins, np.split(order, begins[1:]), strict=False)
+            int(ordered[begin]): indexes.tolist()
+            for begin, indexes in zip(begins, np.split(order, begins[1:]), strict=False)
         }
 
     def server(self, number: int) -> int:
@@ -89,10 +86,10 @@ class ShardRecord:
 
 
 def parse(data: bytes) -> tuple[ShardRecord, list[bytes]]:
-    """Read a root and its table, the generation of each shard, b"" for one that was never made."""
+    """Return a record and its table: the generation of each shard, b"" for one that was never made."""
     head = header.parse(data[: limits.HEADER_BYTES], KIND)
     if len(data) < RECORD_BYTES:
-        raise ValueError(f"a root has {RECORD_BYTES} bytes or more, not {len(data)}")
+        raise ValueError(f"a record has {RECORD_BYTES} bytes or more, not {len(data)}")
     shards, seed, capacity, servers, place = _EXTENSION.unpack(data[limits.HEADER_BYTES : RECORD_BYTES])
     table = data[RECORD_BYTES:]
     record = ShardRecord(
@@ -107,7 +104,7 @@ def parse(data: bytes) -> tuple[ShardRecord, list[bytes]]:
 
 
 def checked_name(name: str) -> str:
-    """Return a name that can stand in the hash tags of keys."""
+    """Return the name of a sharded filter, which is part of hash tags."""
     if "}" in arguments.name(name):
         raise ValueError(
             f"the name of a sharded filter must not contain '}}', which ends a hash tag: {name!r}"
@@ -134,7 +131,7 @@ def plan(
     seed: SupportsIndex | None = None,
     servers: int = 1,
 ) -> ShardRecord:
-    """Return the root of a new filter; `ValueError` if so many shards cannot hold it."""
+    """Return the record of a new filter.  Raises `ValueError` if so many shards cannot hold it."""
     count = sizing.checked_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)
     planning.check_name(layout or planning.DEFAULT)
@@ -156,7 +153,7 @@ def plan(
 
 
 def checked_shards(shards: SupportsIndex) -> int:
-    """Return a number of shards as an int, or raise for what is none."""
+    """Return a number of shards as an int.  Raises `TypeError` or `ValueError`."""
     number = sizing.integer("shards", shards)
     if not 1 <= number <= MAX_SHARDS:
         raise ValueError(f"shards must be 1 to {MAX_SHARDS}, not {number}")
@@ -164,7 +161,7 @@ def checked_shards(shards: SupportsIndex) -> int:
 
 
 def checked_seed(seed: SupportsIndex) -> int:
-    """Return the seed of the hash that picks the shard as an int, or raise for what is none."""
+    """Return the seed of the hash that picks the shard.  Raises `TypeError` or `ValueError`."""
     number = sizing.integer("seed", seed)
     if not 1 <= number < 1 << 32:
         raise ValueError(f"seed must be 1 to 2^32 - 1 (0 is the seed of the bits' hash), not {number}")
@@ -184,7 +181,7 @@ def _default_shards(capacity: int, error_rate: float, layout: str | None) -> int
 
 
 def _shard_capacity(capacity: int, shards: int, error_rate: float) -> int:
-    """Items that each shard is made for: its share, and what makes up for the shares' being uneven.
+    """Return the items that each shard is made for: its share, and a margin since the shares are uneven.
 
     The items of a shard are Poisson distributed with mean n/s, and its false-positive rate grows about
     with their ln(1/p)-th power, so that the fuller shards add more than the emptier ones save.  A margin

@@ -1,29 +1,30 @@
 """The record of a sharded filter, on one server or on each of several.
 
-Of several servers the first has the record with its table, and each other one a copy without it, which says
-which place it has.
+Of several servers the first has the record with its table, and each other one a copy without the table, with
+its own place among the servers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from operator import attrgetter
+from typing import NamedTuple, TypeVar, Unpack
 
-from bloomredis.arguments import OnLost
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import scripts
-from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.replies import unhex
 from bloomredis.protocol.steps import Op
-from bloomredis.stored import shard_record
+from bloomredis.stored import planning, shard_record
 from bloomredis.stored.base import Arguments
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter
 
 T = TypeVar("T")
 _RESERVE_RECORD = scripts.load("reserve_record")
+_SHARED = ("capacity", "error_rate", "layout", "num_bits", "num_hashes")
+_parameters = attrgetter(*(f"head.{name}" for name in _SHARED), "shards", "seed")
 
 
 class Found(NamedTuple):
@@ -44,18 +45,15 @@ class RecordServers(StoredFilter):
         plan: Callable[..., ShardRecord] | None,
         layout: str | None,
         wanted: Mapping[str, int | None],
-        ttl: int,
-        on_lost: OnLost,
-        wait: Wait | None,
+        **options: Unpack[planning.StorageOptions],
     ) -> None:
         self._plan = plan
-        self._wanted = wanted
-        super().__init__(name, new=None, layout=layout, ttl=ttl, on_lost=on_lost, wait=wait)
-        self.is_one_bitmap = False
+        self._wanted: dict[str, object] = {key: value for key, value in wanted.items() if value is not None}
+        super().__init__(name, new=None, layout=layout, kind=shard_record.KIND, **options)
         self.over(1)
 
     def over(self, servers: int) -> None:
-        """Spread the shards over so many servers; `ValueError` if there are fewer shards."""
+        """Spread the shards over so many servers.  Raises `ValueError` if there are fewer shards."""
         self.servers = servers
         self._planned = self._plan(servers=servers) if self._plan else None
         self._new = self._planned.head if self._planned else None
@@ -64,7 +62,10 @@ class RecordServers(StoredFilter):
         return at(place if self.servers > 1 else None, operation)
 
     def _ask(self, place: int, new: ShardRecord | None = None, replaced: bytes = b"") -> Op[Found]:
-        """Return the record or copy at a place, after making one if the key is free or has `replaced`."""
+        """Return the record or copy at a place.
+
+        :param new: is written first if the key is free or holds the identity `replaced`.
+        """
         arguments: Arguments = [b"" if new is None else replace(new, place=place).pack(), self._ttl, replaced]
         text, ttl = yield from self._on(
             place, self._call(_RESERVE_RECORD, arguments, None if new is None else self.wait)
@@ -101,27 +102,9 @@ class RecordServers(StoredFilter):
                 "order in which it was made"
             )
         self._check_parameters(found.head)
-        for field, value in self._wanted.items():
-            if value is not None and getattr(found, field) != value:
-                raise FilterMismatchError(
-                    f"{self.name!r} has {field} {getattr(found, field)}, not {value}; open it with "
-                    "ShardedBloomFilter.open(), which takes what is stored, or use another name"
-                )
+        self.compare({field: getattr(found, field) for field in self._wanted}, self._wanted)
         if like is not None and _parameters(found) != _parameters(like):
             raise FilterMismatchError(
                 f"{self.name!r} is another filter on server {place}: it has {_parameters(found)}, not "
                 f"{_parameters(like)}; delete the key there, or use another name"
             )
-
-
-def _parameters(record: ShardRecord) -> tuple[object, ...]:
-    head = record.head
-    return (
-        head.capacity,
-        head.error_rate,
-        head.layout,
-        head.num_bits,
-        head.num_hashes,
-        record.shards,
-        record.seed,
-    )

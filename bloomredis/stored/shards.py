@@ -1,11 +1,10 @@
 """The shards of a sharded filter, and the record that says which of them exist.
 
-The record has a table with the generation of every shard.  A shard is made when the first item comes to it:
-it is created, then its generation is recorded in the table, and only then is it used.  So whoever finds
-nothing recorded knows that the shard has no item, whoever finds another generation under the shard's key
-than the recorded one knows that it was lost, and of two clients that make a shard at the same time both use
-the same one or one of them notices.  A crash in between leaves an empty shard, which the next client
-records.  What was left by an earlier record is known by its generation's tag, and is replaced.
+The record has a table with the generation of every shard.  A shard is made when its first item comes: it is
+created, then its generation is recorded in the table, and only then is it used.  So a shard that is not
+recorded has no item, and one whose generation is not the recorded one was lost.  Two clients that make a
+shard at the same time use the same one, or one of them notices.  A crash in between leaves an empty shard,
+which the next client records.  A shard of an earlier record is known by its generation's tag, and replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning, shard_record
-from bloomredis.stored.base import Arguments, Description, Handle, LayoutChanged, Versioned, ttl_seconds
+from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.handle import Description, Handle, LayoutChanged, ttl_seconds
 from bloomredis.stored.shard import NO_GENERATION, StoredShard
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.shard_servers import Found, RecordServers
@@ -35,7 +35,7 @@ _AT_ONCE = 256
 
 
 class StoredShards(RecordServers):
-    """The record of a sharded filter, and what it says of the shards."""
+    """The record of a sharded filter, with its table of shards."""
 
     def __init__(self, name: str, **parameters: Any) -> None:
         self._shards: dict[int, StoredShard] = {}
@@ -67,6 +67,7 @@ class StoredShards(RecordServers):
         """
         if self._lost:
             raise FilterLostError(self._lost)
+        opened = self._opened
         found = yield from self._look(0)
         if found is None and self._planned is None:
             raise self.explained(Refusal(replies.MISSING, ""))
@@ -76,7 +77,7 @@ class StoredShards(RecordServers):
         if found is None:
             found = yield from self._ask(0, _renewed(new))
             self._check(found.record, 0, new)
-        return self._know(found)
+        return self._opened_since(opened) or self._know(found)
 
     def _know(self, found: Found) -> Handle:
         self._lost = None
@@ -129,7 +130,7 @@ class StoredShards(RecordServers):
     def record_shard(
         self, number: int, generation: bytes = b"", replaced: bytes = NO_GENERATION
     ) -> Op[bytes]:
-        """Record a shard's generation in the place of another one; return the one that is recorded now.
+        """Record a shard's generation if the entry is `replaced`; return the generation that is recorded now.
 
         :raises LayoutChanged: the record is another one by now.
         """
@@ -139,29 +140,27 @@ class StoredShards(RecordServers):
         try:
             text, ttl = yield from self._on(0, call(_RECORD, [self.key], arguments, wait))
         except Refusal as refusal:
-            met = refusal
+            refused = refusal
         else:
-            return self._recorded(number, unhex(text), ttl)
-        yield from self._recover(met, handle)
+            entry = unhex(text)
+            self._table[number] = b"" if entry == NO_GENERATION else entry
+            self._note(ttl)
+            return self._table[number]
+        yield from self._recover(refused, handle)
         raise LayoutChanged
 
-    def _recorded(self, number: int, entry: bytes, ttl: int) -> bytes:
-        self._table[number] = b"" if entry == NO_GENERATION else entry
-        self._note(ttl)
-        return self._table[number]
-
     def made(self) -> list[int]:
-        """Return the numbers of the shards that have been made, as far as is known."""
+        """Return the numbers of the shards that are known to have been made."""
         return [number for number, entry in enumerate(self._table) if entry]
 
     # -- losses
 
     def shard_lost(self, number: int) -> None:
-        """Raise `FilterLostError`, or say that a shard was lost in the way that `on_lost` says."""
+        """Notice the loss of a shard: raise `FilterLostError` or go on, as `on_lost` says."""
         self._tell(f"shard {number} of {self.name!r} was expired, evicted, flushed, deleted or replaced")
 
     def _reopen(self, what: str, handle: Handle) -> Op[None]:
-        """Notice a loss, and go on with what is there now unless it has other shards."""
+        """Notice a loss, and go on with the filter that is there now unless it has other shards."""
         before = self.record
         self.lose(what, handle)
         yield from self.acquire()
@@ -177,7 +176,7 @@ class StoredShards(RecordServers):
     # -- the filter as a whole
 
     def clear(self) -> Op[None]:
-        """Begin with a new record, whose shards have all yet to be made; then delete the old shards."""
+        """Write a new record, without shards; then delete the old shards."""
         self.reset()
         while True:
             found = yield from self._look(0)
@@ -193,7 +192,7 @@ class StoredShards(RecordServers):
         yield from self._sweep(new, lambda generation: generation[:4] != new.tag)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete the record, then the shards; without a record, shards that are left of one."""
+        """Delete the record, then the shards; if the record is missing, the shards that it left."""
         self.reset()
         found = None
         while (found := (yield from self._look(0))) is not None:
@@ -223,7 +222,7 @@ class StoredShards(RecordServers):
         self._note(ttl)
 
     def _sweep(self, record: ShardRecord, doomed: Callable[[bytes], bool]) -> Op[None]:
-        """Delete all shards with a generation that is doomed."""
+        """Delete the shards whose generation is `doomed`."""
         yield from self._each(record, range(record.shards), lambda shard: shard.drop(doomed), record)
 
     def _each(

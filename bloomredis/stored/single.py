@@ -12,10 +12,11 @@ from bloomredis.bits import limits
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait
-from bloomredis.protocol.replies import unhex
+from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import Arguments, Description, Handle, Versioned, ttl_seconds
+from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS, Header
 
 _RESERVE, _DESCRIBE, _CLEAR, _DELETE = map(scripts.load, ("reserve", "describe", "clear", "delete"))
@@ -50,7 +51,9 @@ class StoredFilter(Versioned):
         """Create the filter if it is missing and parameters were given; check and remember it."""
         if self._lost:
             raise FilterLostError(self._lost)
-        return self._accept((yield from self._reserve()).header)
+        opened = self._opened
+        found = (yield from self._reserve()).header
+        return self._opened_since(opened) or self._accept(found)
 
     def describe(self) -> Op[Description]:
         """Read what is stored, whatever its generation."""
@@ -73,6 +76,14 @@ class StoredFilter(Versioned):
         self.lose(what, handle)
         yield from self.acquire()
         return [(yield from self.describe())]
+
+    def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is short
+        raise FilterMismatchError(
+            f"{self.name!r} is damaged: its string ends before its bits do; delete the key or restore it"
+        )
+        yield  # a generator, as the other recoveries are
+
+    RECOVERY = Versioned.RECOVERY | {replies.DAMAGED: _recover_damage}
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""

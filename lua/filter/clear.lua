@@ -26,6 +26,10 @@ end
 local ttl = redis.call('PTTL', key)
 -- Refused where the server takes no string of this length any more, and then nothing is lost.
 local last = redis.call('STRLEN', key) - 1
+redis.call('TIME')  -- for the rights, as the rest before UNLINK
 redis.call('SETRANGE', key, last, redis.call('GETRANGE', key, last, last))
+if ttl > 0 then
+  redis.call('PEXPIRE', key, ttl)
+end
 redis.call('UNLINK', key)
 return describe(key, create(key, template, ttl))

@@ -20,7 +20,7 @@ if replayed then
 elseif redis.call('EXISTS', key) == 1 then
   return 0
 end
-keep(receipt, number, '')  -- given up, unless nothing refuses what follows
+keep(receipt, number, BEGUN:sub(2))
 redis.call('PERSIST', written)
 redis.call('RENAME', written, key)
 keep(receipt, number, 1)

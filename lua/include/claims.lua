@@ -2,6 +2,7 @@
 -- outlive the filter that it was made on, and the owner; the key expires with the lease.
 
 local OWNER_BYTES = 16
+local RELEASED = '-'  -- the end of the value of a claim that was given back: its item is free
 local GENERATION_BYTES = 8
 
 -- An error reply if a lease is malformed, else nil.

@@ -18,8 +18,11 @@ local function check_template(template)
 end
 
 -- Store an empty filter with this header, dated by the server's clock.  The last byte is written first, so that
--- the server allocates the string once and at its exact size.
+-- the server allocates the string once and at its exact size; before it a right that is missing is met.
 local function create(key, template, ttl)
+  if ttl > 0 then
+    redis.call('PEXPIRE', key, ttl)
+  end
   local now = redis.call('TIME')
   local header = template:sub(1, 48) .. write_u64(now[1] * 1000000 + now[2]) .. write_u64(0)
   redis.call('SETRANGE', key, HEADER_BYTES + math.ceil(read_u64(template, 17) * cell_bits(template) / 8) - 1, '\0')

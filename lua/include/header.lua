@@ -50,6 +50,9 @@ local function open_filter(key, identity)
     return nil, redis.error_reply('BLOOMARGUMENT the identity has ' .. #identity .. ' bytes, not ' .. IDENTITY_BYTES)
   elseif header:sub(1, IDENTITY_BYTES) ~= identity then
     return nil, redis.error_reply('BLOOMCHANGED ' .. hex(header))
+  elseif header:byte(11) ~= SHARDED
+    and redis.call('STRLEN', key) < HEADER_BYTES + read_u64(header, 17) * cell_bits(header) / 8 then
+    return nil, redis.error_reply('BLOOMDAMAGED ' .. key)
   end
   return {
     key = key,

@@ -10,11 +10,15 @@ local function number_of(call)
 end
 
 -- The reply of a lane's call that its receipt holds, or nil; and whether the receipt is that of another call, which
--- is not older.  Finding a reply counts as a write, for the sake of a client that waits for replicas; one that the
--- server refuses to do matters to nobody.
+-- is not older.  A call that was begun and has no reply was refused before its first write.  Finding a reply counts
+-- as a write, for the sake of a client that waits for replicas; where the server refuses that, nobody misses it.
 local function recall(receipt, call)
-  local kept = redis.call('GET', receipt)
+  local kept = redis.pcall('GET', receipt)
   if not kept then
+    return nil, false
+  elseif type(kept) == 'table' then
+    return nil, true  -- a key of another type, which is left alone
+  elseif kept == call .. BEGUN then
     return nil, false
   elseif kept:sub(1, #call + 1) == call .. ':' then
     redis.pcall('PEXPIRE', receipt, RECEIPT_MS)
@@ -31,14 +35,14 @@ local function keep(receipt, call, reply, lasting)
 end
 
 -- Make sure that nothing refuses the writes to follow, before the first of them: a right that is missing, a full
--- memory, a lost quorum.  A receipt without a reply says that its call was given up.
+-- memory, a lost quorum.
 local function begin(filter, receipt, call, lasting)
   redis.call('SETRANGE', filter.key, 0, '')
-  keep(receipt, call, '', lasting)
+  keep(receipt, call, BEGUN:sub(2), lasting)
 end
 
--- The reply to a call that must not be executed: one that has been, or was given up, or a late copy, since a lane has
--- no later call before this one is answered; or one without a number.  Nil for a call to execute.
+-- The reply to a call that must not be executed: one that has been, or was given up by `replay_item`, or a late copy,
+-- since a lane has no later call before this one is answered; or one without a number.  Nil for a call to execute.
 local function replay(receipt, call)
   if not receipt then
     return nil

@@ -25,7 +25,7 @@ for item = first_item, last_item, stride do
         else
           call('SETRANGE', key, 0, '')
           if receipt then
-            call('SET', receipt, number .. (#packed == stride and ':1' or ':'), 'PX', RECEIPT_MS)
+            call('SET', receipt, number .. (#packed == stride and ':1' or BEGUN), 'PX', RECEIPT_MS)
           end
         end
       end

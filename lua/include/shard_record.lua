@@ -1,4 +1,3 @@
 -- The shard record (FORMAT.md): the key of a sharded filter, which says which generation each shard has.
 
-local SHARDED = 3              -- the kind in its header
 local SHARD_RECORD_BYTES = 96  -- without the table of generations

@@ -22,8 +22,8 @@ local key, identity, packed, number = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 -- paste: fast_path
 local receipt = KEYS[2]
 if fast and receipt then
-  local kept, at = call('GET', receipt), number and tonumber(number:match('^%d+'))
-  fast = #KEYS == 2 and at and (not kept or (tonumber(kept:match('^%d+')) or 0) < at)
+  local kept, at = redis.pcall('GET', receipt), number and tonumber(number:match('^%d+'))
+  fast = #KEYS == 2 and at and (not kept or type(kept) == 'string' and (tonumber(kept:match('^%d+')) or 0) < at)
 end
 if fast then
   local first_item, last_item, item_bytes, before = 1, #packed, stride, nil

@@ -37,7 +37,8 @@ for i = 1, items.count do
   else
     local held = redis.call('GET', claim)
     local outlived = held and #held == #mine and held:sub(1, #filter.generation) ~= filter.generation
-    if held and held ~= mine and not outlived then
+    local released = held and #held == #mine + #RELEASED and held ~= mine .. RELEASED
+    if held and held ~= mine and not outlived and not released then
       answers[i] = 'b'
     else
       -- A late copy of a call never shortens the lease.

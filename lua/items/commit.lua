@@ -10,6 +10,7 @@
 --
 -- Reply: 1; or 0 if the claim is another owner's or gone, and nothing was changed
 
+-- include: format
 -- include: header
 -- include: items
 -- include: layers or one_layer
@@ -36,13 +37,26 @@ end
 if redis.call('GET', claim) ~= filter.generation .. owner then
   return 0
 end
+local dropped = false
+local function drop()
+  if not dropped then
+    dropped = true
+    redis.call('UNLINK', claim)
+  end
+end
+
+-- All that may be refused comes before the first bit.
 local reply, added = set_items(items, function()
   begin(filter, receipt, number, filter.lasting)
+  if filter.first_bit > 0 and filter.cell_bits == 1 and filter.header:byte(8) ~= BLOCKED then
+    redis.call('SETBIT', filter.key, 0, redis.call('GETBIT', filter.key, 0))
+  end
+  drop()
 end)
 if #reply == 0 then
   return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
 end
 note_added(filter, added)
 keep(receipt, number, 1, filter.lasting)
-redis.call('UNLINK', claim)
+drop()
 return 1

@@ -14,7 +14,7 @@ from bloomredis.bits.layout import Layout
 from bloomredis.compat import go_zero
 from bloomredis.operations import membership
 from bloomredis.stored import planning
-from bloomredis.stored.base import Handle
+from bloomredis.stored.handle import Handle
 
 ITEMS = [f"item-{i}".encode() for i in range(4000)]
 LAYOUTS = {
@@ -34,7 +34,7 @@ def test_many_set_what_each_sets(layout: Layout, count: int) -> None:
     singly, together = Bits(layout), Bits(layout)
     for item in ITEMS[:count]:
         singly.add(item)
-    layout.hashed(ITEMS[:count]).places().set(together.array)
+    layout.hashed(ITEMS[:count]).addresses().set(together.array)
     assert together.bytes == singly.bytes
 
 
@@ -48,7 +48,7 @@ def test_some_of_a_batch_are_packed_as_they_are_alone(layout: Layout) -> None:
 @every_layout
 def test_the_places_of_some_are_those_of_the_batch(layout: Layout) -> None:
     """Those that are missing of a part are those that are missing of it in all."""
-    bits, places = Bits(layout), layout.hashed(ITEMS).places()
+    bits, places = Bits(layout), layout.hashed(ITEMS).addresses()
     bits.add_many(ITEMS[::400])
     some = np.arange(5, 4000, 5)
     missing = set(places.missing(bits.array).tolist())

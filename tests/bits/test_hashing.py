@@ -46,7 +46,7 @@ def test_a_batch_gives_what_single_items_give_in_blocks(
     """So they do in the blocked layout."""
     layout = Blocked(blocks * 256, regions * bits, regions)
     encoded = encoding.encode_all(items)
-    places = layout.hashed(encoded).places()
+    places = layout.hashed(encoded).addresses()
     bits = 8 - np.frompyfunc(int.bit_length, 1, 1)(places.masks.astype(object))
     offsets = (8 * places.at + bits).T.tolist()
     assert offsets == [layout.offsets(item) for item in items]

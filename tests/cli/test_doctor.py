@@ -21,7 +21,7 @@ from bloomredis.cli.doctor.rights import NEEDED, Rights
 from bloomredis.embedded import connect
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
 from bloomredis.stored import planning
-from bloomredis.stored.base import Description
+from bloomredis.stored.handle import Description
 from tests.support.commands import run_command
 from tests.support.readme import acl_rule
 from tests.support.servers import Server, binaries, running

@@ -56,7 +56,7 @@ def test_phps_servers_share_the_items(bloom: Any, client: redis.Redis) -> None:
     """A list of clients is taken in the order of the servers; the checksum chooses."""
     second = bloom_twin(client)
     layout = compat.php_bkdr(1_000_003, 8, servers=["first", "second"], partitions=3)
-    f = BloomFilter([client, second], "seen", layout=layout)  # type: ignore[arg-type]  # several clients
+    f = BloomFilter([client, second], "seen", layout=layout)
     items = [f"item-{i}" for i in range(60)]
     assert f.add_many([*items, items[0]]) == [True] * 60 + [False]
     for item in items:
@@ -84,7 +84,7 @@ def test_an_interrupted_batch_over_shards_loses_no_answer(client: redis.Redis) -
     """Answers of other shards are handed out when the rest is asked about again."""
     second = bloom_twin(client)
     layout = compat.php_bkdr(1_000_000, 8, servers=["first", "second"], partitions=2)
-    f = BloomFilter([client, second], "seen", layout=layout)  # type: ignore[arg-type]  # several clients
+    f = BloomFilter([client, second], "seen", layout=layout)
     items = [f"item-{i}" for i in range(40)]
     second.rpush("seen.1", "x")
     with pytest.raises(BatchInterruptedError) as caught:
@@ -100,4 +100,4 @@ def test_the_number_of_clients_has_to_fit() -> None:
     layout = compat.php_bkdr(1_000_000, 8, servers=["first", "second"])
     for clients in (redis.Redis(), [redis.Redis()], [redis.Redis()] * 3):
         with pytest.raises(ValueError, match="2 servers"):
-            BloomFilter(clients, "f", layout=layout)  # type: ignore[arg-type]  # that is the point
+            BloomFilter(clients, "f", layout=layout)

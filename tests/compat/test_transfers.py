@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -37,7 +38,8 @@ def test_guavas_bytes_come_in_and_go_out(bloom: Any, client: redis.Redis, system
     made = from_guava(client, "seen", data)
     assert all(made.contains_many(items[::2]))
     assert to_guava(made) == data
-    layout = compat.guava(3000, 0.03, strategy=made._operations.layout.strategy)
+    found: Any = made._operations.layout
+    layout = compat.guava(3000, 0.03, strategy=found.strategy)
     f = bloom(client, "seen", layout=layout)
     assert f.contains(items[0])
     f.add_many(items)
@@ -123,7 +125,12 @@ def test_a_redisbloom_filter_is_restored(bloom: Any, client: redis.Redis) -> Non
         g = bloom(client, name, layout=f._operations.layout)
         assert g.contains(element(written[0][0]))
         assert g.info().count > 10
-        for call, argument in ((f.add, "x"), (f.add_many, ["x"]), (f.claim, "x")):
+        calls: list[tuple[Callable[[Any], object], object]] = [
+            (f.add, "x"),
+            (f.add_many, ["x"]),
+            (f.claim, "x"),
+        ]
+        for call, argument in calls:
             with pytest.raises(TypeError, match="only read"):
                 call(argument)
         with pytest.raises(FilterMismatchError):

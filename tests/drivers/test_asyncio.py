@@ -324,4 +324,4 @@ def test_fakeredis() -> None:
 def test_a_sync_client_is_refused() -> None:
     """The message says which class takes it."""
     with pytest.raises(TypeError, match=r"bloomredis\.BloomFilter"):
-        BloomFilter(redis.Redis(), "f")
+        BloomFilter(redis.Redis(), "f")  # type: ignore[arg-type]  # the point

@@ -21,6 +21,9 @@ class NoClient:
     def pipeline(self, *, transaction: bool) -> None:
         raise AssertionError("I/O is about to happen")
 
+    def __enter__(self) -> None:
+        raise AssertionError("I/O is about to happen")
+
 
 @pytest.mark.parametrize(
     ("arguments", "error", "seen"),
@@ -85,7 +88,7 @@ def test_an_empty_batch_does_no_io() -> None:
 def test_an_asyncio_client_is_refused() -> None:
     """The message says which class takes it."""
     with pytest.raises(TypeError, match=r"bloomredis\.asyncio"):
-        BloomFilter(redis.asyncio.Redis(), "f")
+        BloomFilter(redis.asyncio.Redis(), "f")  # type: ignore[arg-type]  # the point
 
 
 def test_encode_must_return_bytes() -> None:

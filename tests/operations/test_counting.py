@@ -199,9 +199,9 @@ def test_both_drivers_have_the_same_face() -> None:
 def test_the_wrong_client_is_refused() -> None:
     """Each driver names the other's class."""
     with pytest.raises(TypeError, match=r"use bloomredis\.asyncio\.CountingBloomFilter"):
-        CountingBloomFilter(redis.asyncio.Redis(), "seen")
+        CountingBloomFilter(redis.asyncio.Redis(), "seen")  # type: ignore[arg-type]  # the point
     with pytest.raises(TypeError, match=r"use bloomredis\.CountingBloomFilter"):
-        bloomredis.asyncio.CountingBloomFilter(redis.Redis(), "seen")
+        bloomredis.asyncio.CountingBloomFilter(redis.Redis(), "seen")  # type: ignore[arg-type]  # the point
 
 
 def test_the_rate_at_capacity(any_server: Server) -> None:

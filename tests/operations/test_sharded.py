@@ -59,9 +59,9 @@ def test_bad_names_and_clients() -> None:
     with pytest.raises(ValueError, match="2 servers"):
         ShardedBloomFilter([redis.Redis()] * 2, "f", **OPTIONS, shards=1)
     with pytest.raises(TypeError, match=r"asyncio\.ShardedBloomFilter"):
-        ShardedBloomFilter([redis.asyncio.Redis()], "f", **OPTIONS)
+        ShardedBloomFilter([redis.asyncio.Redis()], "f", **OPTIONS)  # type: ignore[list-item]  # the point
     with pytest.raises(TypeError, match=r"bloomredis\.ShardedBloomFilter"):
-        bloomredis.asyncio.ShardedBloomFilter([redis.Redis()], "f", **OPTIONS)
+        bloomredis.asyncio.ShardedBloomFilter([redis.Redis()], "f", **OPTIONS)  # type: ignore[list-item]  # the point
 
 
 def test_same_answers_as_a_set(bloom: Any, client: redis.Redis) -> None:

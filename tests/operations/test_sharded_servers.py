@@ -70,7 +70,8 @@ class Down:
 def test_a_batch_that_is_interrupted_again_and_again(any_server: Server) -> None:
     """An answer that was known at the first time is given when its item is answered, at whichever time."""
     servers = [Down(any_server.client(db=db)) for db in range(3)]
-    f = ShardedBloomFilter(servers, "seen", **OPTIONS)
+    clients: list[Any] = servers
+    f = ShardedBloomFilter(clients, "seen", **OPTIONS)
     f.add_many(ITEMS)
     spread: Any = f._operations
     fresh = {spread._place(item.encode())[0]: item for item in map(str, range(1000, 1100))}
@@ -185,6 +186,6 @@ def test_servers_are_asked_at_once(any_server: Server) -> None:
         databases = [stack.enter_context(any_server.client(db=db)) for db in range(3)]
         warm = ShardedBloomFilter(databases, "seen", **OPTIONS)
         warm.add_many(ITEMS)
-        slow = warm.with_client([Slow(i, client) for i, client in enumerate(databases)])  # type: ignore[arg-type]  # several
+        slow = warm.with_client([Slow(i, client) for i, client in enumerate(databases)])
         assert slow.add_many(ITEMS) == [False] * 400
     assert stopped == {0: 1, 1: 1, 2: 1}

@@ -48,7 +48,7 @@ class Child(Generic[T]):
 
     def result(self) -> T:
         """Wait for the child, and return its result or raise its error."""
-        with open(self._reader, "rb") as stream:  # noqa: PTH123 - a pipe
+        with os.fdopen(self._reader, "rb") as stream:
             data = stream.read()
         os.waitpid(self._pid, 0)
         assert data, "the child hung, or was killed"
@@ -72,6 +72,6 @@ def _report(work: Callable[[], Any], writer: int) -> NoReturn:
         found = pickle.dumps(work())
     except BaseException as error:
         found = pickle.dumps(AssertionError(repr(error)))
-    with open(writer, "wb") as stream:  # noqa: PTH123 - a pipe
+    with os.fdopen(writer, "wb") as stream:
         stream.write(found)
     os._exit(0)

@@ -78,9 +78,7 @@ class Scene:
         hanging = [item for item, each in self.greenlets.items() if not each.dead]
         later = gevent.spawn(self.filter.add, "later")
         later.join(timeout=10)
-        again = {
-            item: gevent.spawn(self.filter.add, item).get(timeout=10) for item in ITEMS if not hanging
-        }
+        again = {item: gevent.spawn(self.filter.add, item).get(timeout=10) for item in ITEMS if not hanging}
         return {"answers": self.answers, "hanging": hanging, "later": later.value, "again": again}
 
 

@@ -32,7 +32,9 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class Exchange:
     """A request that has arrived, and the two connections that it may travel on."""
 
-    def __init__(self, request: bytes, client: socket.socket, server: socket.socket, replies: BinaryIO) -> None:
+    def __init__(
+        self, request: bytes, client: socket.socket, server: socket.socket, replies: BinaryIO
+    ) -> None:
         self._request = request
         self._client = client
         self._server = server
@@ -133,7 +135,7 @@ def after(action: Callable[[], object], fate: Fate) -> Fate:
 
 
 def once_executed(action: Callable[[], object], fate: Fate) -> Fate:
-    """Return a fate: between the execution of the request and what the client hears, something else happens."""
+    """Return a fate: something else happens when the request is executed, before the client hears of it."""
 
     def both(exchange: Exchange) -> bool:
         reply = exchange.execute()
@@ -227,7 +229,8 @@ class Proxy:
         """Return a client, closed with the proxy, that sends a call again so many times."""
         retry = Retry(NoBackoff(), retries)
         made: redis.Redis = redis.Redis(host="127.0.0.1", port=self.port, retry=retry, **options)
-        return self._clients.enter_context(made)
+        self._clients.callback(made.close)
+        return made
 
     def asyncio_client(self, *, retries: int = 0, **options: Any) -> Any:
         """Return the same for asyncio; the caller closes it."""

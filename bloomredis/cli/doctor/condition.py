@@ -7,7 +7,7 @@ from typing import Final
 from bloomredis.cli.doctor.facts import Facts
 from bloomredis.cli.doctor.findings import Finding, Findings, Severity
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError, ServerRefusedError
-from bloomredis.stored.base import Description
+from bloomredis.stored.handle import Description
 from bloomredis.stored.planning import expected_error_rate
 
 SOON: Final = 3600.0  # seconds

@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 from bloomredis.cli.doctor.rights import Rights, one_line, rights
 from bloomredis.drivers.sync import drive
 from bloomredis.errors import BloomError
-from bloomredis.stored.base import Description
+from bloomredis.stored.handle import Description
 from bloomredis.stored.header import Header
 from bloomredis.stored.single import StoredFilter
 

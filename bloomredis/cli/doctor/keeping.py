@@ -6,7 +6,7 @@ from typing import Final
 
 from bloomredis.cli.doctor.facts import Facts
 from bloomredis.cli.doctor.findings import Finding, Findings, Severity
-from bloomredis.stored.base import Description
+from bloomredis.stored.handle import Description
 
 LITTLE_SHARE: Final = 0.1  # of maxmemory; less than this is used up soon
 

@@ -7,6 +7,7 @@ import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -54,14 +55,14 @@ def _race(f: BloomFilter, way: str, child: str) -> list[tuple[str, bool]]:
 @pytest.mark.parametrize("way", WAYS)
 @sized("pairs", make_test=4, make_test_faults=100)
 def test_children_with_threads_lose_nothing(
-    any_client: redis.Redis, pairs: int, way: str, coalesce: bool | None
+    any_client: redis.Redis, pairs: int, way: str, coalesce: Any
 ) -> None:
     """What a child with threads was told is new is in the filter, and each item was new."""
     f = BloomFilter(any_client, "seen", coalesce=coalesce, **SIZE)
     assert WAYS[way](f, "warm")
     told: list[tuple[str, bool]] = []
     for pair in range(pairs):
-        children = [Child(lambda name=f"{pair}.{n}": _race(f, way, name)) for n in range(2)]
+        children = [Child(partial(_race, f, way, f"{pair}.{n}")) for n in range(2)]
         told += [answer for child in children for answer in child.result()]
     assert [new for _, new in told] == [True] * (pairs * 2 * THREADS)
     assert all(f.contains_many([item for item, _ in told]))
@@ -70,17 +71,22 @@ def test_children_with_threads_lose_nothing(
 def test_children_with_tasks_lose_nothing(any_server: Server) -> None:
     """The same for tasks: a child that goes on with a client of its own has lanes of its own."""
 
-    async def adds(f: Any, *items: str) -> list[bool]:
+    async def adds(*items: str) -> list[bool]:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
             own = f.with_client(client)
             return list(await asyncio.gather(*(own.add(item) for item in items)))
 
+    def run(name: str) -> list[bool]:
+        return asyncio.run(adds(f"{name}1", f"{name}2"))
+
     f = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(), "seen", **SIZE)
-    assert asyncio.run(adds(f, "a", "b")) == [True, True]
-    children = [Child(lambda name=name: asyncio.run(adds(f, f"{name}1", f"{name}2"))) for name in "xyz"]
+    assert run("a") == [True, True]
+    children = [Child(partial(run, name)) for name in "xyz"]
     assert [child.result() for child in children] == [[True, True]] * 3
     with any_server.client() as client:
-        assert all(BloomFilter.open(client, "seen").contains_many([f"{name}{i}" for name in "xyz" for i in (1, 2)]))
+        assert all(
+            BloomFilter.open(client, "seen").contains_many([f"{name}{i}" for name in "xyz" for i in (1, 2)])
+        )
 
 
 def test_a_pipeline_filled_before_the_fork(any_client: redis.Redis) -> None:
@@ -93,7 +99,7 @@ def test_a_pipeline_filled_before_the_fork(any_client: redis.Redis) -> None:
             return pipe.execute()
 
         assert queue("a") == [1]
-        assert [forked(lambda item=item: queue(item)) for item in "xy"] == [[1], [1]]
+        assert [forked(partial(queue, item)) for item in "xy"] == [[1], [1]]
         assert queue("z") == [1]
     assert f.contains_many(list("axyz")) == [True] * 4
 
@@ -111,7 +117,7 @@ def test_a_pipeline_that_a_child_lets_go_of(any_client: redis.Redis) -> None:
         gc.collect()
         return [*told, f.add(item)]
 
-    assert [forked(lambda item=item: work(item)) for item in "xy"] == [[True, True]] * 2
+    assert [forked(partial(work, item)) for item in "xy"] == [[True, True]] * 2
     assert f.contains_many(list("xy")) == [True, True]
 
 
@@ -171,9 +177,7 @@ def _coalescer_lock(f: Any) -> threading.Lock:
 
 
 @pytest.mark.parametrize("lock_of", [_ledger_lock, _coalescer_lock])
-def test_a_fork_while_a_lock_is_held(
-    any_proxy: Proxy, lock_of: Callable[[Any], threading.Lock]
-) -> None:
+def test_a_fork_while_a_lock_is_held(any_proxy: Proxy, lock_of: Callable[[Any], threading.Lock]) -> None:
     """The thread that holds it is not there in the child, and nobody waits for it."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     f.add("warm")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ class Company:
 
 def adds(f: BloomFilter, items: Sequence[str]) -> list[Callable[[], bool]]:
     """Return calls that add an item each."""
-    return [lambda item=item: f.add(item) for item in items]  # type: ignore[misc]  # bound at once
+    return [partial(f.add, item) for item in items]
 
 
 @pytest.mark.parametrize("what", RAISED)
@@ -95,12 +96,12 @@ def test_on_lost_raises_in_a_thread(any_proxy: Proxy, any_client: redis.Redis, w
 
 
 @pytest.mark.parametrize("what", RAISED)
-def test_on_lost_raises_in_a_batch_of_a_thread(
-    any_proxy: Proxy, any_client: redis.Redis, what: str
-) -> None:
+def test_on_lost_raises_in_a_batch_of_a_thread(any_proxy: Proxy, any_client: redis.Redis, what: str) -> None:
     """The same for batches and single items that share a call."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, on_lost=raising(what), **SIZE)
-    company = Company(any_proxy, f, [lambda: f.add_many(["a", "b"]), *adds(f, "c"), lambda: f.add_many(["d"])])
+    company = Company(
+        any_proxy, f, [lambda: f.add_many(["a", "b"]), *adds(f, "c"), lambda: f.add_many(["d"])]
+    )
     any_client.delete("seen")
     assert all(isinstance(each, BaseException) for each in company.outcomes())
     f.reserve()
@@ -108,7 +109,7 @@ def test_on_lost_raises_in_a_batch_of_a_thread(
 
 
 @pytest.mark.parametrize("coalesce", [None, True])
-def test_on_lost_uses_the_filter(any_client: redis.Redis, coalesce: bool | None) -> None:
+def test_on_lost_uses_the_filter(any_client: redis.Redis, coalesce: Any) -> None:
     """A callable that fills the filter again does not wait for the call that met the loss."""
     f: BloomFilter = BloomFilter(
         any_client, "seen", coalesce=coalesce, on_lost=lambda _: f.add_many(["known", "well"]), **SIZE
@@ -230,7 +231,7 @@ def test_equal_items_of_batches_are_answered_once(any_proxy: Proxy) -> None:
     """Batches that share a call which was lost each go on with their rest: every item was new once."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     batches = [["x", "y"], ["x", "z"], ["z", "x"]]
-    company = Company(any_proxy, f, [lambda batch=batch: f.add_many(batch) for batch in batches])  # type: ignore[misc]  # bound at once
+    company = Company(any_proxy, f, [partial(f.add_many, batch) for batch in batches])
     any_proxy.plan("add", lost)
     errors = company.outcomes()
     assert [type(error) for error in errors] == [BatchInterruptedError] * 3

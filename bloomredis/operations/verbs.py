@@ -1,0 +1,170 @@
+"""Verbs that are the same for every filter, and the encoding of its items."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from bloomredis import arguments
+from bloomredis.arguments import listed
+from bloomredis.bits import encoding
+from bloomredis.operations.claims import Held
+from bloomredis.operations.info import FilterInfo
+from bloomredis.operations.membership import Encoded
+from bloomredis.operations.options import Options
+from bloomredis.operations.outcomes import Answers
+from bloomredis.protocol.receipts import Lanes, give_back
+from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.base import Stored
+from bloomredis.stored.foreign import ForeignLayout
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+
+class Codec:
+    """Items as bytes: by `encode=`, by another system's layout, or by the library's own way."""
+
+    def __init__(self, encode: Callable[[Any], bytes] | None, foreign: ForeignLayout | None) -> None:
+        self._custom = encode
+        self._encoder: encoding.Encoder = foreign or encoding
+        self._foreign = foreign
+        self.is_plain = encode is None and foreign is None
+        self.encode_all: Callable[[Sequence[Any]], Encoded] = (
+            self._encoder.encode_all if encode is None else self._encode_each
+        )
+        """Encode the items of a batch; ASCII strings may stay as they are."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Codec, (self._custom, self._foreign)
+
+    def encode(self, item: Any) -> bytes:
+        """Return an item's bytes; raises TypeError or ValueError if it has none."""
+        if self._custom is None:
+            return self._encoder.encode(item)
+        encoded = self._custom(item)
+        if not isinstance(encoded, bytes):
+            raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {item!r}")
+        return self._foreign.encode(encoded) if self._foreign else encoded
+
+    def _encode_each(self, items: Sequence[Any]) -> Encoded:
+        return [self.encode(item) for item in items]
+
+    def encode_for_batch(self, item: Any) -> str | bytes:
+        """Encode one item; bytes and ASCII str pass through."""
+        if self.is_plain and (type(item) is bytes or (type(item) is str and item.isascii())):
+            return item
+        return self.encode(item)
+
+
+class Verbs(ABC):
+    """Verbs that follow from others, and these others."""
+
+    name: str
+    codec: Codec
+    options: Options
+
+    def add_many(self, items: Iterable[Any]) -> Op[list[bool]]:
+        """Add items; return for each, in order, whether it was new."""
+        batch = listed(items)
+        encoded = self.codec.encode_all(batch)
+        return list((yield from self.add_encoded(encoded, batch))) if batch else []
+
+    def contains_many(self, items: Iterable[Any]) -> Op[list[bool]]:
+        """Return for each item, in order, whether it is in the filter."""
+        encoded = self.codec.encode_all(listed(items))
+        return (yield from self.contains_encoded(encoded)) if encoded else []
+
+    def claim_many(
+        self, items: Iterable[Any], lease: float | timedelta, make: Callable[[Held], C]
+    ) -> Op[list[C]]:
+        """Claim items; return a `Claim` of each, in order."""
+        duration = arguments.milliseconds("lease", lease)
+        batch = listed(items)
+        encoded = self.codec.encode_all(batch)
+        return (yield from self.claim_encoded(encoded, batch, duration, make)) if batch else []
+
+    def approximate_count(self) -> Op[int]:
+        """Estimate the number of items from the share of bits set."""
+        return (yield from self.info()).approximate_count
+
+    @abstractmethod
+    def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
+        """Add `items`, which have been encoded."""
+
+    @abstractmethod
+    def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
+        """Test items that have been encoded."""
+
+    @abstractmethod
+    def claim_encoded(
+        self, encoded: Encoded, items: Sequence[Any], lease: int, make: Callable[[Held], C]
+    ) -> Op[list[C]]:
+        """Claim `items`, which have been encoded, for `lease` ms."""
+
+    @abstractmethod
+    def reserve(self) -> Op[None]:
+        """Create the filter now, or check the stored one."""
+
+    @abstractmethod
+    def info(self) -> Op[FilterInfo]:
+        """Return the filter's parameters and how full it is."""
+
+    @abstractmethod
+    def keep(self, encoded: Encoded, answers: Sequence[bool]) -> None:
+        """Keep the answers to an add that came when nobody was there to receive them."""
+
+    def new_items(self, batch: Sequence[T], answers: Sequence[bool]) -> Generator[T, None, None]:
+        """Yield the new items of a batch; the answers of those that nobody asks for are kept."""
+        for at, (item, new) in enumerate(zip(batch, answers, strict=False), 1):
+            if new:
+                try:
+                    yield item
+                except GeneratorExit:
+                    self.keep(self.codec.encode_all(batch[at : len(answers)]), answers[at:])
+                    raise
+
+    @abstractmethod
+    def clear(self) -> Op[None]:
+        """Empty the filter."""
+
+    @abstractmethod
+    def delete(self) -> Op[bool]:
+        """Delete the filter; True if it existed."""
+
+
+class StoredVerbs(Verbs):
+    """Verbs for all that is stored under a filter's key."""
+
+    stored: Stored
+    lanes: Lanes
+
+    def clear(self) -> Op[None]:
+        """Empty the filter: a new generation with the same parameters and the same expiry."""
+        with outcome_matters(self.name), self.stored.emptying():
+            yield from self.stored.clear()
+        self._discard_pending()
+
+    def delete(self) -> Op[bool]:
+        """Delete the filter; True if it existed."""
+        lane = self.lanes.take() if self.options.retry_safe else None
+        number, keys = ([lane.next_call(0)], [lane.key]) if lane else ([], [])
+        with outcome_matters(self.name), self.stored.emptying():
+            existed = yield from self.stored.delete(number, keys)
+        if lane:
+            give_back(lane)
+        self._discard_pending()
+        return existed
+
+    def expire(self, seconds: float | timedelta) -> Op[None]:
+        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
+        ttl = arguments.milliseconds("seconds", seconds)
+        with outcome_matters(self.name):
+            yield from self.stored.expire(ttl)
+
+    @abstractmethod
+    def _discard_pending(self) -> None:
+        """Discard all pending items; the filter was cleared or deleted."""

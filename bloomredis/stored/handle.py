@@ -1,0 +1,54 @@
+"""Handles: what this object knows of a verified filter."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from bloomredis.bits.layout import Layout, Packing
+from bloomredis.stored.header import Header
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A filter as the server described it; `ttl` in seconds, None if it does not expire."""
+
+    key: bytes
+    header: Header
+    size_bytes: int
+    first_byte: int  # of the bits
+    ttl: float | None
+
+
+def ttl_seconds(ttl: int) -> float | None:
+    """Convert a PTTL reply to seconds; None if the key does not expire."""
+    return ttl / 1000 if ttl >= 0 else None
+
+
+class LayoutChanged(Exception):  # noqa: N818 - it never reaches a caller
+    """The stored filter changed; nothing was executed.  Acquire, re-pack and retry."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handle:
+    """A verified filter: what every call to it needs."""
+
+    identity: bytes
+    layout: Packing
+    items: int  # that one script call takes at most
+    key: bytes
+    extra: tuple[bytes, ...] = ()  # keys that every script is given behind its own
+    generation: bytes = b""  # empty for a bitmap of another system
+    check: int = 0  # of the generation, for the names of calls
+    losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # that were noticed
+
+    @property
+    def bitmap(self) -> Layout:
+        """The layout, of a filter in one bitmap."""
+        return cast("Layout", self.layout)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)
+        return Handle, fields

@@ -1,0 +1,154 @@
+"""Public methods as an editor and `help()` find them: definitions with signatures and docstrings."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pydoc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Required, get_origin, get_type_hints
+
+import pytest
+
+import bloomredis
+import bloomredis.asyncio
+from bloomredis.operations import options
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+KINDS = [
+    "BloomFilter",
+    "CountingBloomFilter",
+    "RotatingBloomFilter",
+    "ScalingBloomFilter",
+    "ShardedBloomFilter",
+]
+HALVES = [bloomredis, bloomredis.asyncio]
+CLASSES = [getattr(half, name) for half in HALVES for name in [*KINDS, "Claim"]]
+each_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
+
+
+def members(cls: type) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the function of each public method and property, and of the constructor."""
+    for name in dir(cls):
+        member = inspect.getattr_static(cls, name)
+        member = getattr(member, "fget", None) or getattr(member, "__func__", member)
+        if name == "__init__" or not name.startswith("_"):
+            yield name, inspect.unwrap(member)
+
+
+def definition(function: Any) -> Definition:
+    """Return the `def` that stands where an editor goes to."""
+    code = function.__code__
+    for node in ast.walk(ast.parse(Path(code.co_filename).read_text())):
+        if isinstance(node, Definition):
+            first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
+            if first == code.co_firstlineno:
+                return node
+    raise AssertionError(f"{function} has no definition in {code.co_filename}")
+
+
+@each_class
+def test_a_method_is_defined_by_its_name_in_the_drivers(cls: type) -> None:
+    """Nothing is generated or forwarded on the way to it."""
+    found = {name: (each.__module__, definition(each).name) for name, each in members(cls)}
+    assert [name for name, (_, own) in found.items() if own != name] == []
+    assert {module.rpartition(".")[0] for module, _ in found.values()} == {"bloomredis.drivers"}
+
+
+@each_class
+def test_a_definition_has_a_signature(cls: type) -> None:
+    """Every parameter and the answer have a type in the source."""
+    untyped = []
+    for name, function in members(cls):
+        node = definition(function)
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        arguments += [each for each in (node.args.vararg, node.args.kwarg) if each is not None]
+        types = [each.annotation for each in arguments if each.arg not in {"self", "cls"}]
+        if None in [*types, node.returns]:
+            untyped.append(name)
+    assert untyped == []
+
+
+@each_class
+def test_a_definition_has_its_own_docstring(cls: type) -> None:
+    """It stands in the source, where decorators cannot be seen; a constructor's is that of its class."""
+    bare = [
+        name
+        for name, each in members(cls)
+        if name != "__init__" and ast.get_docstring(definition(each)) is None
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_both_halves_have_the_same_face(name: str) -> None:
+    """A class has the same verbs, parameters and documentation over both kinds of client."""
+    ours, theirs = (dict(members(getattr(half, name))) for half in HALVES)
+    assert ours.keys() == theirs.keys()
+    parameters = [
+        {verb: list(inspect.signature(each).parameters) for verb, each in half.items()}
+        for half in (ours, theirs)
+    ]
+    assert parameters[0] == parameters[1]
+    assert [verb for verb in ours if inspect.getdoc(ours[verb]) != inspect.getdoc(theirs[verb])] == []
+
+
+@pytest.mark.parametrize("half", HALVES, ids=lambda half: half.__name__)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_constructor_shows_its_parameters(half: Any, name: str) -> None:
+    """They are those that type checkers know, keyword-only, and all that may be left out have a default."""
+    typed = getattr(options, name.replace("BloomFilter", "") + "Parameters", options.PlainParameters)
+    client, key, *others = inspect.signature(getattr(half, name)).parameters.values()
+    assert (client.name, key.name) == ("client", "name")
+    types = get_type_hints(typed, include_extras=True)
+    required = {key for key, type_ in types.items() if get_origin(type_) is Required}
+    assert {each.name for each in others} == types.keys()
+    assert {each.name for each in others if each.default is each.empty} == required
+    assert {each.kind for each in others} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+@pytest.mark.parametrize("half", HALVES, ids=lambda half: half.__name__)
+@pytest.mark.parametrize("name", KINDS)
+def test_help_shows_and_explains_every_parameter(half: Any, name: str) -> None:
+    """`help()` of a class has the signature, and a line of the docstring for each parameter."""
+    cls = getattr(half, name)
+    text = pydoc.plain(pydoc.TextDoc().document(cls))
+    assert f"{name}{inspect.signature(cls)}" in text
+    parameters = inspect.signature(cls).parameters
+    assert [each for each in parameters if f":param {each}:" not in text] == []
+
+
+REQUIRED: dict[str, dict[str, Any]] = {
+    "RotatingBloomFilter": {"capacity": 1_000, "error_rate": 0.01, "window": 60},
+    "ScalingBloomFilter": {"capacity": 1_000, "error_rate": 0.01},
+}
+"""What a constructor must be given besides the client and the name."""
+MISTAKES: dict[str, tuple[list[Any], dict[str, Any], str]] = {
+    "unknown": ([None, "x"], {"capcity": 3}, "'capcity'"),
+    "positional": ([None, "x", 1_000], {}, "too many positional arguments"),
+    "missing": ([None], {}, "missing a required argument: 'name'"),
+}
+"""Arguments of a wrong call, and what its error says."""
+
+
+@pytest.mark.parametrize("half", HALVES, ids=lambda half: half.__name__)
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_an_error_of_a_constructor_names_the_class(half: Any, name: str, mistake: str) -> None:
+    """It speaks of the class that was called and of the argument, not of what is behind it."""
+    arguments, wrong, says = MISTAKES[mistake]
+    with pytest.raises(TypeError) as caught:
+        getattr(half, name)(*arguments, **REQUIRED.get(name, {}), **wrong)
+    message = str(caught.value)
+    assert message.startswith(f"{name}(")
+    assert says in message
+    assert "operations" not in message.lower()
+    assert "__init__" not in message
+
+
+@pytest.mark.parametrize("half", HALVES, ids=lambda half: half.__name__)
+def test_a_missing_window_is_named(half: Any) -> None:
+    """The message says which argument is missing."""
+    with pytest.raises(TypeError, match=r"^RotatingBloomFilter\(\): missing a required argument: 'window'$"):
+        half.RotatingBloomFilter(None, "x", capacity=1_000, error_rate=0.01)

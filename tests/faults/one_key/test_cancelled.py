@@ -1,0 +1,349 @@
+"""A task that is cancelled loses no answer: whoever asks again on the same object gets it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+import redis
+
+import bloomredis.asyncio
+from bloomredis import BloomFilter
+from tests.support.proxy import Held, Proxy, passed
+
+SIZE: dict[str, Any] = {"capacity": 10_000_000, "error_rate": 1e-6}
+ITEMS = [f"{i}" for i in range(5000)]
+
+Filter = Any
+Scene = Callable[[Filter], Coroutine[Any, Any, None]]
+
+
+def play(proxy: Proxy, scene: Scene, kind: str = "BloomFilter", **options: Any) -> None:
+    """Run a scene with a filter that is open."""
+
+    async def main() -> None:
+        async with proxy.asyncio_client() as client:
+            f = getattr(bloomredis.asyncio, kind)(client, "seen", **{**SIZE, **options})
+            await f.add("warm")
+            await asyncio.wait_for(scene(f), 60)
+
+    asyncio.run(main())
+
+
+async def cancelled_at(held: Held, call: Awaitable[Any]) -> None:
+    """Cancel a call when its request has come to `held`, and let that go on."""
+    task = asyncio.ensure_future(call)
+    await asyncio.to_thread(held.wait)
+    await _sent()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    held.go.set()
+
+
+async def _sent() -> None:
+    """Let the client come from sending to waiting: the wait_for() of Python 3.11 may lose a cancellation."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("executed", [True, False])
+@pytest.mark.parametrize("script", [1, 2, 4])
+@pytest.mark.parametrize("coalesce", [None, False])
+def test_a_batch(any_proxy: Proxy, script: int, executed: bool, coalesce: Any) -> None:  # noqa: FBT001 - a parameter of the test
+    """Cancelled in whichever script, each of its items is new when the same batch is asked again."""
+
+    async def scene(f: Filter) -> None:
+        held = Held(executed=executed)
+        any_proxy.plan("add", *[passed] * (script - 1), held)
+        await cancelled_at(held, f.add_many(ITEMS))
+        assert await f.add_many(ITEMS) == [True] * len(ITEMS)
+        assert not any(await f.add_many(ITEMS))
+
+    play(any_proxy, scene, coalesce=coalesce)
+
+
+def test_a_batch_of_a_filter_in_layers(any_proxy: Proxy) -> None:
+    """The same where the filter grows on the way."""
+
+    async def scene(f: Filter) -> None:
+        held = Held()
+        any_proxy.plan("add", passed, passed, passed, held)
+        await cancelled_at(held, f.add_many(ITEMS))
+        assert await f.add_many(ITEMS) == [True] * len(ITEMS)
+
+    play(any_proxy, scene, "ScalingBloomFilter", capacity=1000)
+
+
+def test_a_batch_of_a_sharded_filter(any_proxy: Proxy) -> None:
+    """The same where several shards are asked at once."""
+
+    async def scene(f: Filter) -> None:
+        await f.add_many([f"warm {i}" for i in range(100)])
+        held = Held()
+        any_proxy.plan("add", passed, held)
+        await cancelled_at(held, f.add_many(ITEMS))
+        assert await f.add_many(ITEMS) == [True] * len(ITEMS)
+
+    play(any_proxy, scene, "ShardedBloomFilter", shards=4)
+
+
+@pytest.mark.parametrize("executed", [True, False])
+def test_an_item_alone(any_proxy: Proxy, executed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Cancelled while its own call is under way, it is new for the one who asks again."""
+
+    async def scene(f: Filter) -> None:
+        held = Held(executed=executed)
+        any_proxy.plan("add", held)
+        await cancelled_at(held, f.add("x"))
+        assert [await f.add("x"), await f.add("x")] == [True, False]
+
+    play(any_proxy, scene)
+
+
+@pytest.mark.parametrize("call", [lambda f: f.add("x"), lambda f: f.add_many(["x"])])
+def test_an_item_in_company(any_proxy: Proxy, call: Callable[[Filter], Awaitable[Any]]) -> None:
+    """Cancelled while a shared call is under way, it is new for the one who asks again."""
+
+    async def scene(f: Filter) -> None:
+        first, shared = Held(), Held()
+        any_proxy.plan("add", first, shared)
+        alone = asyncio.create_task(f.add("alone"))
+        await asyncio.to_thread(first.wait)
+        mine = asyncio.ensure_future(call(f))
+        company = asyncio.create_task(f.add("company"))
+        await asyncio.sleep(0)
+        first.go.set()
+        await cancelled_at(shared, mine)
+        assert [await alone, await company] == [True, True]
+        assert [await f.add("x"), await f.add("x")] == [True, False]
+
+    play(any_proxy, scene)
+
+
+def test_an_item_whose_answer_has_just_arrived(any_proxy: Proxy) -> None:
+    """Cancelled between the arrival of its answer and its task's turn, it is new when it is asked again."""
+
+    async def scene(f: Filter) -> None:
+        held = Held()
+        any_proxy.plan("add", held)
+        alone = asyncio.create_task(f.add("alone"))
+        await asyncio.to_thread(held.wait)
+        mine = asyncio.create_task(f.add("x"))
+        company = asyncio.create_task(f.add("company"))
+        company.add_done_callback(lambda _: mine.cancel())
+        await asyncio.sleep(0)
+        held.go.set()
+        results = await asyncio.gather(alone, mine, company, return_exceptions=True)
+        if isinstance(results[1], asyncio.CancelledError):
+            assert await f.add("x")
+        else:
+            assert results[1] is True
+        assert not await f.add("x")
+
+    play(any_proxy, scene)
+
+
+def test_an_item_in_the_queue(any_proxy: Proxy) -> None:
+    """Cancelled before it was sent, it is not added, and new for the one who asks again."""
+
+    async def scene(f: Filter) -> None:
+        held = Held()
+        any_proxy.plan("add", held)
+        alone = asyncio.create_task(f.add("alone"))
+        await asyncio.to_thread(held.wait)
+        mine, other = asyncio.create_task(f.add("x")), asyncio.create_task(f.add("other"))
+        await asyncio.sleep(0)
+        mine.cancel()
+        held.go.set()
+        assert [await alone, await other] == [True, True]
+        assert not await f.contains("x")
+        assert await f.add("x")
+
+    play(any_proxy, scene)
+
+
+def test_all_in_company(any_proxy: Proxy) -> None:
+    """Where every task of a shared call is cancelled, each item is new for the one who asks again."""
+
+    async def scene(f: Filter) -> None:
+        first, shared = Held(), Held()
+        any_proxy.plan("add", first, shared)
+        alone = asyncio.create_task(f.add("alone"))
+        await asyncio.to_thread(first.wait)
+        tasks = [asyncio.create_task(f.add(f"{i}")) for i in range(5)]
+        await asyncio.sleep(0)
+        first.go.set()
+        await asyncio.to_thread(shared.wait)
+        await _sent()
+        for task in tasks:
+            task.cancel()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(each, asyncio.CancelledError) for each in found)
+        shared.go.set()
+        assert await alone
+        assert [await f.add(f"{i}") for i in range(5)] == [True] * 5
+
+    play(any_proxy, scene)
+
+
+@pytest.mark.parametrize("executed", [True, False])
+def test_a_removal(any_proxy: Proxy, executed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """The item is taken out once, for the one who asks again."""
+
+    async def scene(f: Filter) -> None:
+        await f.add_many(["x", "x", "y"])
+        await f.remove("y")
+        held = Held(executed=executed)
+        any_proxy.plan("remove", held)
+        await cancelled_at(held, f.remove("x"))
+        assert await f.remove("x")
+        assert (await f.info()).count == 2  # of the warm item, and one of the two
+
+    play(any_proxy, scene, "CountingBloomFilter", capacity=1000)
+
+
+@pytest.mark.parametrize("executed", [True, False])
+def test_a_claim(any_proxy: Proxy, executed: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """The worker that asks again holds the item, and commits it."""
+
+    async def claims(f: Filter) -> Any:
+        return await f.claim("x", lease=60)
+
+    async def scene(f: Filter) -> None:
+        await (await f.claim("warmer")).commit()
+        held = Held(executed=executed)
+        any_proxy.plan("claim", held)
+        await cancelled_at(held, claims(f))
+        claim = await f.claim("x", lease=60)
+        assert claim.state == "claimed"
+        held = Held(executed=executed)
+        any_proxy.plan("commit", held)
+        await cancelled_at(held, claim.commit())
+        await claim.commit()
+        assert claim.state == "done"
+        assert await f.contains("x")
+
+    play(any_proxy, scene)
+
+
+@pytest.mark.parametrize("script", [1, 2, 4])
+def test_claims_of_a_batch(any_proxy: Proxy, script: int) -> None:
+    """The worker that asks again holds every item."""
+
+    async def scene(f: Filter) -> None:
+        await f.claim_many(["warmer"])
+        held = Held()
+        any_proxy.plan("claim", *[passed] * (script - 1), held)
+        await cancelled_at(held, f.claim_many(ITEMS[:1000], lease=60))
+        claims = await f.claim_many(ITEMS[:1000], lease=60)
+        assert [claim.state for claim in claims] == ["claimed"] * 1000
+
+    play(any_proxy, scene)
+
+
+def test_an_add_with_a_local_cache(any_proxy: Proxy) -> None:
+    """Cancelled while a piece of the copy is read, or in the add itself."""
+
+    async def scene(f: Filter) -> None:
+        for verb, item in (("add", "x"), ("read", "y")):
+            held = Held()
+            any_proxy.plan(verb, held)
+            task = asyncio.create_task(f.add(item))
+            while not held.reached.is_set() and not task.done():  # a piece is read when it is time
+                await asyncio.wait([task], timeout=0.001)
+            task.cancel()
+            held.go.set()
+            found = (await asyncio.gather(task, return_exceptions=True))[0]
+            assert found is True or await f.add(item)
+            any_proxy.calm()
+
+    play(any_proxy, scene, local_cache=True)
+
+
+async def _drained(items: AsyncIterator[str], into: list[str]) -> None:
+    async for item in items:
+        into.append(item)  # noqa: PERF401 - what has come is kept when it is cancelled
+
+
+@pytest.mark.parametrize("script", [1, 2, 4])
+def test_dedupe(any_proxy: Proxy, script: int) -> None:
+    """What was not yielded before it was cancelled is yielded to the one who asks again."""
+
+    async def scene(f: Filter) -> None:
+        got: list[str] = []
+        held = Held()
+        any_proxy.plan("add", *[passed] * (script - 1), held)
+        await cancelled_at(held, _drained(f.dedupe(ITEMS), got))
+        await _drained(f.dedupe(ITEMS), got)
+        assert got == ITEMS
+
+    play(any_proxy, scene)
+
+
+def test_dedupe_that_is_left(any_proxy: Proxy) -> None:
+    """Items whose answers have come, and that a loop which ends early did not take, are yielded again."""
+
+    async def scene(f: Filter) -> None:
+        got = []
+        items = f.dedupe(ITEMS[:1500])
+        async for item in items:
+            got.append(item)
+            if len(got) == 10:
+                break
+        await items.aclose()
+        await _drained(f.dedupe(ITEMS[:1500]), got)
+        assert got == ITEMS[:1500]
+
+    play(any_proxy, scene)
+
+
+def test_dedupe_that_is_left_by_a_thread(any_client: redis.Redis) -> None:
+    """The same of the synchronous filter."""
+    f = BloomFilter(any_client, "seen", **SIZE)
+    got = []
+    for item in f.dedupe(ITEMS[:1500]):
+        got.append(item)
+        if len(got) == 10:
+            break
+    got += f.dedupe(ITEMS[:1500])
+    assert got == ITEMS[:1500]
+
+
+def test_dedupe_whose_source_fails(any_client: redis.Redis) -> None:
+    """Items that were read before the source raised are yielded, or new to the one who asks again."""
+    f = BloomFilter(any_client, "seen", **SIZE)
+
+    def source() -> Any:
+        yield from ITEMS[:1500]
+        raise RuntimeError("the source")
+
+    got: list[str] = []
+    with pytest.raises(RuntimeError, match="the source"):
+        got.extend(f.dedupe(source()))
+    got += f.dedupe(item for item in ITEMS[:1500])
+    assert sorted(got) == sorted(ITEMS[:1500])
+
+
+def test_wait_for_and_again(any_proxy: Proxy) -> None:
+    """People write a loop of `asyncio.wait_for`: each item is new once, however often it timed out."""
+
+    async def scene(f: Filter) -> None:
+        slow = [Held() for _ in range(8)]
+        any_proxy.plan("add", *[fate for held in slow for fate in (held, passed)])
+
+        async def until_answered(item: str) -> bool:
+            while True:
+                try:
+                    return bool(await asyncio.wait_for(f.add(item), 0.05))
+                except TimeoutError:
+                    for held in slow:
+                        held.go.set()
+
+        told = await asyncio.gather(*(until_answered(item) for item in ITEMS[:200]))
+        assert told == [True] * 200
+        assert not any(await f.add_many(ITEMS[:200]))
+
+    play(any_proxy, scene)

@@ -1,0 +1,212 @@
+"""Whatever ends the wait for a reply, the items of the call are pending."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
+
+import pytest
+import redis
+
+from bloomredis import BatchInterruptedError, BloomError, BloomFilter, CountingBloomFilter
+from bloomredis.drivers.sync import SyncClient
+from tests.support.background import outcome, started
+from tests.support.proxy import Fate, Held, Proxy, belied, dropped, lost, once_executed, passed, silent
+from tests.support.waiting import wait_until
+
+SIZE: dict[str, Any] = {"capacity": 50_000, "error_rate": 1e-9}
+UNKNOWN = "ERR upstream failure"
+"""An error that no server has and a proxy may answer with."""
+
+
+class SoftTimeLimitExceeded(Exception):  # noqa: N818 - Celery has it so
+    """What a signal handler of a task queue raises."""
+
+
+RAISED: list[type[BaseException]] = [
+    KeyboardInterrupt,
+    TimeoutError,
+    SoftTimeLimitExceeded,
+    SystemExit,
+    OSError,
+]
+
+
+@contextmanager
+def interrupting(kind: type[BaseException]) -> Iterator[Fate]:
+    """Yield a fate: the call is executed, and its caller is interrupted by a signal instead of a reply."""
+
+    def handler(*_: object) -> None:
+        raise kind("time is over")
+
+    before, caller = signal.signal(signal.SIGUSR1, handler), threading.get_ident()
+    try:
+        yield once_executed(lambda: signal.pthread_kill(caller, signal.SIGUSR1), silent)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("kind", RAISED)
+def test_a_signal_handler_raises_in_an_add(any_proxy: Proxy, kind: type[BaseException]) -> None:
+    """The item was new, and the caller who asks again is told so, once."""
+    f = BloomFilter(any_proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    with interrupting(kind) as fate:
+        any_proxy.plan("add", fate)
+        with pytest.raises(BaseException):  # noqa: B017 - a client may make another one of it
+            f.add("x")
+    assert [f.add("x"), f.add("x")] == [True, False]
+
+
+@pytest.mark.parametrize("kind", RAISED)
+@pytest.mark.parametrize("script", [1, 3])
+def test_a_signal_handler_raises_in_a_batch(any_proxy: Proxy, kind: type[BaseException], script: int) -> None:
+    """Every item of it is new when the whole batch is asked again, answered before or not."""
+    f = BloomFilter(any_proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    items = [f"{i}" for i in range(3000)]
+    with interrupting(kind) as fate:
+        any_proxy.plan("add", *[passed] * (script - 1), fate)
+        told: list[bool] = []
+        try:
+            f.add_many(items)
+        except BatchInterruptedError as error:
+            told = error.results
+        except kind:
+            pass  # where nothing was answered before
+    assert told + f.add_many(items[len(told) :]) == [True] * len(items)
+
+
+@pytest.mark.parametrize("kind", RAISED)
+def test_a_signal_handler_raises_in_a_removal(any_proxy: Proxy, kind: type[BaseException]) -> None:
+    """The item was taken out once, by the caller who asks again."""
+    f = CountingBloomFilter(any_proxy.client(), "seen", **SIZE)
+    f.add_many(["x", "warm"])
+    f.remove("warm")
+    with interrupting(kind) as fate:
+        any_proxy.plan("remove", fate)
+        with pytest.raises(BaseException):  # noqa: B017 - a client may make another one of it
+            f.remove("x")
+    assert [f.remove("x"), f.remove("x")] == [True, False]
+
+
+@pytest.mark.parametrize("kind", RAISED)
+def test_a_signal_handler_raises_in_a_claim(any_proxy: Proxy, kind: type[BaseException]) -> None:
+    """The item is held by the worker who asks again, and its commit is answered as at first."""
+    f = BloomFilter(any_proxy.client(), "seen", **SIZE)
+    f.claim("warm").commit()
+    with interrupting(kind) as fate:
+        any_proxy.plan("claim", fate)
+        with pytest.raises(BaseException):  # noqa: B017 - a client may make another one of it
+            f.claim("x", lease=60)
+        claim = f.claim("x", lease=60)
+        assert claim.state == "claimed"
+        any_proxy.plan("commit", fate)
+        with pytest.raises(BaseException):  # noqa: B017 - as above
+            claim.commit()
+    claim.commit()
+    assert f.claim("x").state == "done"
+
+
+def test_an_unknown_error_in_the_place_of_a_reply(proxy: Proxy, bloom: Any) -> None:
+    """An error that a proxy makes up says nothing of the call."""
+    f = bloom(proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    proxy.plan("add", belied(UNKNOWN))
+    with pytest.raises(Exception, match="upstream failure"):
+        f.add("x")
+    assert [f.add("x"), f.add("x")] == [True, False]
+
+
+def test_an_unknown_error_in_a_batch(any_proxy: Proxy, bloom: Any) -> None:
+    """The same for all items of the script that it was the reply to."""
+    f = bloom(any_proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", passed, belied(UNKNOWN))
+    items = [f"{i}" for i in range(3000)]
+    with pytest.raises(BatchInterruptedError) as caught:
+        f.add_many(items)
+    assert 0 < len(caught.value.results) < len(items)
+    assert caught.value.results + f.add_many(caught.value.rest) == [True] * len(items)
+
+
+def test_an_unknown_error_at_the_first_script(any_proxy: Proxy, bloom: Any) -> None:
+    """Also where nothing was answered before."""
+    f = bloom(any_proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", belied(UNKNOWN))
+    with pytest.raises(Exception, match="upstream failure"):
+        f.add_many(["a", "b"])
+    assert f.add_many(["a", "b"]) == [True, True]
+
+
+def test_an_unknown_error_of_a_removal(any_proxy: Proxy, bloom: Any) -> None:
+    """The item was taken out by the caller who asks again."""
+    f = bloom(any_proxy.client(), "seen", kind="CountingBloomFilter", **SIZE)
+    f.add_many(["x", "warm"])
+    f.remove("warm")
+    any_proxy.plan("remove", belied(UNKNOWN))
+    with pytest.raises(Exception, match="upstream failure"):
+        f.remove("x")
+    assert [f.remove("x"), f.remove("x")] == [True, False]
+
+
+def test_an_unknown_error_is_shared(any_proxy: Proxy) -> None:
+    """Threads whose calls travelled together are each answered when they ask again."""
+    f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
+    f.add("warm")
+    held = Held()
+    any_proxy.plan("add", held, belied(UNKNOWN))
+    first = started(lambda: f.add("first"))
+    held.wait()
+    waiting = [started(partial(f.add, item)) for item in "abc"]
+    wait_until("all threads wait", lambda: len(f._adds._queue) == len(waiting))
+    held.go.set()
+    assert outcome(first) is True
+    assert all(isinstance(outcome(each), Exception) for each in waiting)
+    assert f.add_many(["a", "b", "c"]) == [True] * 3
+
+
+class Faulty:
+    """A client with a fault: it executes a command, and raises an error of its own in place of the reply."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client: Any = client
+        self.raises: BaseException | None = None
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        reply = self._client.execute_command(*command, **options)
+        error, self.raises = self.raises, None
+        if error is not None:
+            raise error
+        return reply
+
+    def pipeline(self, *, transaction: bool) -> Any:
+        return self._client.pipeline(transaction=transaction)
+
+
+@pytest.mark.parametrize("call", [lambda f: [f.add("x")], lambda f: f.add_many(["x"])])
+def test_an_error_of_the_client_itself(any_client: redis.Redis, call: Callable[[Any], list[bool]]) -> None:
+    """A client that fails after it has read the reply leaves the item pending."""
+    client = Faulty(any_client)
+    f: Any = BloomFilter(cast("SyncClient", client), "seen", **SIZE)
+    f.add("warm")
+    client.raises = RuntimeError("a fault of the client")
+    with pytest.raises(RuntimeError, match="a fault of the client"):
+        call(f)
+    assert call(f) == [True]
+
+
+@pytest.mark.parametrize("fate", [lost, dropped])
+def test_the_error_of_a_lost_reply_is_known(any_proxy: Proxy, bloom: Any, fate: Fate) -> None:
+    """A program that catches `BloomError` catches what a lost connection raises."""
+    f = bloom(any_proxy.client(), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", fate)
+    with pytest.raises(BloomError):
+        f.add("x")
+    assert f.add("x")

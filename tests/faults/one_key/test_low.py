@@ -1,0 +1,266 @@
+"""Late copies of claims, names that resemble each other, older copies, damaged strings, chosen items."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import mmh3
+import pytest
+import redis
+from redis.crc import key_slot
+
+import bloomredis
+from bloomredis import BloomError, BloomFilter, FilterLostError, FilterMismatchError
+from bloomredis.protocol.keys import auxiliary_prefix
+from tests.support.collisions import collision
+from tests.support.keys import beside
+from tests.support.proxy import LateCopy, Proxy
+from tests.support.servers import Server
+
+SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
+
+
+@pytest.fixture
+def late() -> LateCopy:
+    """A copy of a request that is delayed in the network while the client sends it again."""
+    return LateCopy()
+
+
+def lease_of(client: redis.Redis) -> int:
+    """Return the milliseconds for which the one claim is held."""
+    (claim,) = beside(client, "claim")
+    return int(client.pttl(claim))
+
+
+@pytest.mark.parametrize("verb", ["claim", "extend"])
+def test_a_late_copy_never_shortens_a_lease(
+    server: Server, proxy: Proxy, bloom: Any, late: LateCopy, verb: str
+) -> None:
+    """A claim of 2 s that was extended to 600 s is held for 600 s."""
+    f = bloom(proxy.client(retries=1), "seen", **SIZE)
+    bloom_wait = getattr(bloom, "wait", lambda answer: answer)
+    warm = f.claim("warm")
+    bloom_wait(warm.extend(1))
+    bloom_wait(warm.release())
+    proxy.plan(verb, late)
+    claim = f.claim("x", lease=2)
+    if verb == "extend":
+        bloom_wait(claim.extend(3))
+    bloom_wait(claim.extend(600))
+    with server.client() as client:
+        late.arrive()
+        assert lease_of(client) > 500_000
+        assert BloomFilter(client, "seen").claim("x").state == "busy"
+    bloom_wait(claim.commit())
+    assert claim.state == "done"
+
+
+def test_late_copies_of_a_batch_never_shorten_a_lease(
+    any_proxy: Proxy, any_client: redis.Redis, late: LateCopy
+) -> None:
+    """The same for claims that were made together."""
+    f = BloomFilter(any_proxy.client(retries=1), "seen", **SIZE)
+    f.claim("warm").release()
+    any_proxy.plan("claim", late)
+    for claim in f.claim_many(["x", "y"], lease=2):
+        claim.extend(600)
+    late.arrive()
+    assert all(any_client.pttl(claim) > 500_000 for claim in beside(any_client, "claim"))
+
+
+def test_a_late_copy_of_a_claim_of_a_committed_item(
+    any_proxy: Proxy, any_client: redis.Redis, late: LateCopy
+) -> None:
+    """The item is done, and stays so."""
+    f = BloomFilter(any_proxy.client(retries=1), "seen", **SIZE)
+    f.claim("warm").release()
+    any_proxy.plan("claim", late)
+    f.claim("x", lease=60).commit()
+    late.arrive()
+    assert beside(any_client, "claim") == []
+    assert BloomFilter(any_client, "seen").claim("x").state == "done"
+
+
+def test_a_late_copy_of_a_claim_of_a_released_item(
+    any_proxy: Proxy, any_client: redis.Redis, late: LateCopy
+) -> None:
+    """The item is free, and stays so."""
+    f = BloomFilter(any_proxy.client(retries=1), "seen", **SIZE)
+    f.claim("warm").release()
+    any_proxy.plan("claim", late)
+    f.claim("x", lease=60).release()
+    late.arrive()
+    assert BloomFilter(any_client, "seen").claim("x").state == "claimed"
+
+
+NAMES = ["n", "{n}", "{n}:", "{n}::", "n:", "{n", "{{n}}", "a{n}", "{n}:receipt:", "{{n}:}"]
+
+
+def _beside(name: str) -> list[bytes]:
+    prefix = auxiliary_prefix(name.encode())
+    return [prefix + rest for rest in (b"receipt:0123456789abcdef-0", b"claim:" + b"0" * 32, b"layer:0")]
+
+
+def test_no_two_names_share_keys() -> None:
+    """What lies beside one filter is neither beside another nor a filter, and in the slot of its own."""
+    keys = [key for name in NAMES for key in (name.encode(), *_beside(name))]
+    assert len(set(keys)) == len(keys)
+    for name in NAMES:
+        assert {key_slot(key) for key in _beside(name)} == {key_slot(name.encode())}, name
+
+
+def test_names_that_resemble_each_other_claim_for_themselves(client: redis.Redis, bloom: Any) -> None:
+    """Each of several filters holds, and commits, the same item."""
+    filters = [BloomFilter(client, name, **SIZE) for name in NAMES]
+    claims = [f.claim("job", lease=60) for f in filters]
+    assert [claim.state for claim in claims] == ["claimed"] * len(NAMES)
+    for claim in claims:
+        claim.commit()
+    assert [f.add("job") for f in filters] == [False] * len(NAMES)
+
+
+def _renamed(client: redis.Redis) -> Callable[[], object]:
+    client.copy("seen", "older")
+    return lambda: client.rename("older", "seen")
+
+
+def _restored(client: redis.Redis) -> Callable[[], object]:
+    dump: Any = client.dump("seen")
+    return lambda: client.restore("seen", 0, dump, replace=True)
+
+
+@pytest.mark.parametrize("keep", [_renamed, _restored])
+def test_an_older_copy_is_noticed_by_its_count(
+    server: Server, bloom: Any, keep: Callable[[redis.Redis], Callable[[], object]]
+) -> None:
+    """`info()` of an object that has seen more items raises, so does every call until it is dealt with."""
+    with server.client() as client:
+        f = bloom(client, "seen", **SIZE)
+        f.add("a")
+        put_back = keep(client)
+        f.add("b")
+        assert f.info().count == 2
+        put_back()
+        for _ in range(2):
+            with pytest.raises(FilterLostError):
+                f.info()
+        with pytest.raises(FilterLostError):
+            f.add("b")
+        f.reserve()
+        assert [f.add("a"), f.add("b")] == [False, True]
+
+
+def test_a_count_that_others_raised_is_no_loss(any_client: redis.Redis, bloom: Any) -> None:
+    """Nor is one that stays, nor that of a filter from which items are removed."""
+    f, other = bloom(any_client, "seen", **SIZE), BloomFilter(any_client, "seen", **SIZE)
+    f.add("a")
+    assert [f.info().count, f.info().count] == [1, 1]
+    other.add("b")
+    assert f.info().count == 2
+    f.clear()
+    assert f.info().count == 0
+    counting = bloom(any_client, "counting", kind="CountingBloomFilter", **SIZE)
+    counting.add("a")
+    assert counting.info().count == 1
+    counting.remove("a")
+    assert counting.info().count == 0
+
+
+@pytest.mark.parametrize("layout", ["blocked", "classic"])
+def test_a_clear_that_the_server_refuses_loses_nothing(server: Server, bloom: Any, layout: str) -> None:
+    """Where it takes no string of that size any more, the filter stays as it is."""
+    with server.client() as client:
+        f = bloom(client, "seen", capacity=3_000_000, error_rate=0.01, layout=layout)
+        f.add("x")
+        client.config_set("proto-max-bulk-len", "1mb")
+        try:
+            with pytest.raises((BloomError, redis.ResponseError)):
+                f.clear()
+            assert client.exists("seen")
+        finally:
+            client.config_set("proto-max-bulk-len", "512mb")
+        assert "x" in f
+        f.clear()
+        assert "x" not in f
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "add": lambda f: f.add("b"),
+    "add_many": lambda f: f.add_many([f"{i}" for i in range(500)]),
+    "contains": lambda f: f.contains("b"),
+    "contains_many": lambda f: f.contains_many(["b", "c"]),
+    "claim": lambda f: f.claim("b"),
+    "info": lambda f: f.info(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("layout", ["blocked", "classic"])
+def test_bits_that_are_cut_off_are_a_mismatch(server: Server, layout: str, call: str) -> None:
+    """Whoever has used the filter, or opens it, is told; and what is left is not written to."""
+    with server.client() as client:
+        f = BloomFilter(client, "seen", layout=layout, **SIZE)
+        f.add("a")
+        header: Any = client.getrange("seen", 0, 63)
+        client.set("seen", header)
+        for each in (f, BloomFilter(client, "seen", layout=layout, **SIZE)):
+            with pytest.raises(FilterMismatchError if call != "info" else BloomError):
+                CALLS[call](each)
+        assert client.get("seen") == header
+        with pytest.raises(FilterMismatchError):
+            BloomFilter.open(client, "seen")
+
+
+def test_a_receipt_of_another_type_is_no_lost_filter(client: redis.Redis, bloom: Any) -> None:
+    """A key in the place of a receipt is left alone, and the filter goes on without it."""
+    f = bloom(client, "seen", **SIZE)
+    f.add("a")
+    (receipt,) = beside(client, "receipt")
+    client.delete(receipt)
+    client.lpush(receipt, 1)
+    assert [f.add("b"), f.add("b"), f.add("a")] == [True, False, False]
+    assert client.lrange(receipt, 0, -1) == [b"1"]
+
+
+@pytest.fixture
+def chosen() -> tuple[bytes, bytes]:
+    """Two different items with one MurmurHash3, whatever its seed."""
+    item = random.Random(1).randbytes(32)
+    other = collision(item)
+    assert item != other
+    assert all(mmh3.hash_bytes(item, seed) == mmh3.hash_bytes(other, seed) for seed in (0, 1, 2**32 - 1))
+    return item, other
+
+
+def test_chosen_items_collide(any_client: redis.Redis, bloom: Any, chosen: tuple[bytes, bytes]) -> None:
+    """Whoever chooses items can have one called "already there": that is what `keyed` is for."""
+    f = bloom(any_client, "seen", **SIZE)
+    assert [f.add(item) for item in chosen] == [True, False]
+
+
+@pytest.mark.parametrize("secret", [b"sixteen bytes...", "a secret of many words", bytes(100)])
+def test_a_keyed_filter_tells_chosen_items_apart(
+    any_client: redis.Redis, bloom: Any, chosen: tuple[bytes, bytes], secret: bytes | str
+) -> None:
+    """For every client with the secret, one by one and in batches."""
+    f = bloom(any_client, "seen", encode=bloomredis.keyed(secret), **SIZE)
+    assert [f.add(item) for item in chosen] == [True, True]
+    other = bloom(any_client, "seen", encode=bloomredis.keyed(secret), **SIZE)
+    assert other.add_many(list(chosen)) == [False, False]
+
+
+def test_keyed_takes_items_as_filters_do() -> None:
+    """A number, its text and its bytes are one item; with another secret they are another one."""
+    one, two = (bloomredis.keyed(secret) for secret in (b"a" * 16, b"b" * 16))
+    assert one(42) == one("42") == one(b"42") != two(42)
+    with pytest.raises(TypeError):
+        one(4.2)  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize("secret", [b"", "short", b"fifteen bytes.."])
+def test_a_short_secret_is_refused(secret: bytes | str) -> None:
+    """It could be guessed."""
+    with pytest.raises(ValueError, match="secret"):
+        bloomredis.keyed(secret)

@@ -1,0 +1,79 @@
+"""Only the primary proves that a filter still stands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.cluster import LoadBalancingStrategy
+
+import bloomredis.asyncio
+from bloomredis import BloomFilter, FilterLostError
+from tests.support.clock import Clock
+from tests.support.clusters import Cluster, cluster, wait_until
+from tests.support.servers import binaries
+
+SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
+CHECK = 1.0
+FROM_REPLICAS: dict[str, Any] = {"load_balancing_strategy": LoadBalancingStrategy.RANDOM_REPLICA}
+
+
+@pytest.fixture
+def split() -> Iterator[Cluster]:
+    """A primary, and a replica that a filter has reached before it was cut off; `seen` holds "x" for both."""
+    with cluster(binaries()["redis-8"], primaries=1, replicas=1) as nodes:
+        primary, replica = nodes.nodes
+        with nodes.client() as client:
+            BloomFilter(client, "seen", **SIZE).add("x")
+        nodes.wait_until_replicated(primary)
+        replica.ask("CONFIG", "SET", "masterauth", "wrong")
+        primary.ask("CLIENT", "KILL", "TYPE", "REPLICA")
+        wait_until("the link is down", lambda: replica.info("replication")["master_link_status"] == "down")
+        yield nodes
+
+
+@pytest.mark.faults
+def test_reads_of_a_replica_do_not_prolong_a_cache(split: Cluster, clock: Clock) -> None:
+    """A clear is noticed when the check interval is over, however often the filter is read meanwhile."""
+    with split.client(**FROM_REPLICAS) as client, split.client() as other:
+        f = BloomFilter(client, "seen", local_cache=True, local_cache_check=CHECK, **SIZE)
+        assert not f.add("x")
+        BloomFilter(other, "seen").clear()
+
+        def read_and_add() -> None:
+            for _ in range(4):
+                f.contains("nothing")
+                f.add("x")
+                clock.advance(CHECK / 2)
+
+        with pytest.raises(FilterLostError):
+            read_and_add()
+
+
+@pytest.mark.faults
+def test_reads_of_a_replica_by_tasks(split: Cluster, clock: Clock) -> None:
+    """The same for an asyncio client."""
+
+    async def main() -> None:
+        async with redis.asyncio.RedisCluster(**split.at, **FROM_REPLICAS) as client:
+            f = bloomredis.asyncio.BloomFilter(
+                client, "seen", local_cache=True, local_cache_check=CHECK, **SIZE
+            )
+            assert not await f.add("x")
+            with split.client() as other:
+                BloomFilter(other, "seen").clear()
+
+            async def read_and_add() -> None:
+                for _ in range(4):
+                    await f.contains("nothing")
+                    await f.add("x")
+                    clock.advance(CHECK / 2)
+
+            with pytest.raises(FilterLostError):
+                await read_and_add()
+
+    asyncio.run(main())

@@ -1,0 +1,108 @@
+"""The package as type checkers show it to its users, in programs that nothing runs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import pytest
+
+import bloomredis
+import bloomredis.asyncio
+from bloomredis import compat
+from tests.support.readme import examples
+
+PROGRAMS: Final = Path(__file__).with_name("typing")
+MARK: Final = re.compile(r"  # (type|pyright): ignore\[([\w, -]+)\](?: - .*)?")
+Finding = tuple[str, int, str]
+"""A file, a line and the checker's word for what is wrong there."""
+
+
+def marked(checker: str) -> Iterator[Finding]:
+    """Yield what the programs say that a checker finds: `type` for mypy, or `pyright`."""
+    for program in PROGRAMS.glob("*.py"):
+        for number, line in enumerate(program.read_text().splitlines(), 1):
+            for whose, rules in MARK.findall(line):
+                if whose == checker:
+                    yield from ((program.name, number, rule) for rule in rules.split(", "))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The programs without their marks, and the examples of the README, in a project of their own."""
+    for program in PROGRAMS.glob("*.py"):
+        (tmp_path / program.name).write_text(MARK.sub("", program.read_text()))
+    for number, example in enumerate(examples()):
+        (tmp_path / f"example_{number}.py").write_text(example)
+    shutil.copy(PROGRAMS / "pyrightconfig.json", tmp_path)
+    return tmp_path
+
+
+def pyright(folder: Path) -> Iterator[Finding]:
+    """Yield what pyright finds by the folder's configuration."""
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    report = json.loads(done.stdout)
+    assert report["summary"]["filesAnalyzed"] == len(list(folder.glob("*.py"))), done.stderr
+    for each in report["generalDiagnostics"]:
+        yield Path(each["file"]).name, each["range"]["start"]["line"] + 1, each.get("rule", each["message"])
+
+
+def mypy(folder: Path) -> Iterator[Finding]:
+    """Yield what mypy finds in its strict mode."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--output=json", "."]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert not done.stderr, done.stderr
+    for line in done.stdout.splitlines():
+        each = json.loads(line)
+        yield Path(each["file"]).name, each["line"], each["code"]
+
+
+@pytest.mark.parametrize(("checker", "mark"), [(pyright, "pyright"), (mypy, "type")])
+def test_programs_are_judged_as_they_say(
+    folder: Path, checker: Callable[[Path], Iterator[Finding]], mark: str
+) -> None:
+    """A checker rejects every line that has its mark, for that reason, and accepts all others."""
+    assert sorted(set(checker(folder))) == sorted(marked(mark))
+
+
+def verbs(module: ModuleType) -> Iterator[str]:
+    """Yield the public names of a module, and those of its classes' verbs."""
+    for name in module.__all__:
+        public = getattr(module, name)
+        yield name
+        if isinstance(public, type) and not (issubclass(public, Exception) or is_dataclass(public)):
+            yield from (each for each in dir(public) if not each.startswith("_"))
+
+
+@pytest.mark.parametrize(
+    ("module", "programs"),
+    [
+        (bloomredis, ["program.py"]),
+        (bloomredis.asyncio, ["aio_program.py"]),
+        (compat, ["compat_program.py"]),
+    ],
+    ids=["sync", "asyncio", "compat"],
+)
+def test_programs_use_all_that_is_public(module: ModuleType, programs: list[str]) -> None:
+    """No class, verb or layout is left out of what the checkers read."""
+    trees = [ast.parse((PROGRAMS / program).read_text()) for program in programs]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    used |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    assert set(verbs(module)) - used == set()
+
+
+def test_the_readme_has_examples() -> None:
+    """They are found, and are programs of this library."""
+    assert len(examples()) >= 6
+    assert all("bloomredis" in example for example in examples())

@@ -1,0 +1,125 @@
+"""A program of a user's over asyncio clients: every class and every verb."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import assert_type
+
+import redis.asyncio
+from redis.asyncio import Redis, RedisCluster
+
+from bloomredis import BatchInterruptedError, FilterInfo, LocalFilter, OutcomeUnknownError
+from bloomredis.asyncio import (
+    BloomFilter,
+    Claim,
+    CountingBloomFilter,
+    RotatingBloomFilter,
+    ScalingBloomFilter,
+    ShardedBloomFilter,
+)
+
+log = logging.getLogger(__name__)
+
+
+def as_bytes(number: float) -> bytes:
+    """Return what is hashed."""
+    return number.hex().encode()
+
+
+async def stream() -> AsyncIterator[str]:
+    """Yield what comes in."""
+    yield "a"
+
+
+async def items(seen: BloomFilter, names: list[str]) -> None:
+    """One and many."""
+    assert_type(seen.name, str)
+    assert_type(await seen.add("a"), bool)
+    assert_type(await seen.contains(b"a"), bool)
+    assert_type(await seen.add_many([1, "a"]), list[bool])
+    assert_type(await seen.contains_many(names), list[bool])
+    assert_type(await asyncio.gather(*(seen.add(name) for name in names)), list[bool])
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(seen.add("a"))
+    assert_type(task.result(), bool)
+    async for name in seen.dedupe(stream()):
+        assert_type(name, str)
+    assert_type([number async for number in seen.dedupe([1, 2])], list[int])
+    assert_type(await seen.load(names, progress=print), int)
+    await seen.load(stream())
+
+
+async def life(client: Redis) -> None:
+    """Opening, describing, emptying and ending a filter."""
+    seen = await BloomFilter.open(client, "seen")
+    assert_type(seen, BloomFilter)
+    await seen.reserve()
+    assert_type(await seen.info(), FilterInfo)
+    assert_type(await seen.approximate_count(), int)
+    await seen.clear()
+    await seen.expire(timedelta(minutes=1))
+    assert_type(await seen.delete(), bool)
+    local = await seen.snapshot()
+    assert_type(local, LocalFilter)
+    assert_type(local.contains("a"), bool)
+    assert_type(seen.with_client(Redis()), BloomFilter)
+
+
+async def classes(client: Redis, servers: list[Redis], cluster: RedisCluster) -> None:
+    """The other classes."""
+    scaling = ScalingBloomFilter(client, "s", capacity=1_000, error_rate=0.01, expansion=4)
+    await scaling.add("a")
+    await scaling.expire(60)
+    rotating = RotatingBloomFilter(
+        client, "r", capacity=1_000, error_rate=0.01, window=timedelta(hours=1), slices=2, coalesce=False
+    )
+    await rotating.add_many(["a"])
+    sharded = await ShardedBloomFilter.open(servers, "h")
+    await sharded.add_many(["a"])
+    over = ShardedBloomFilter(cluster, "h", capacity=10**10, error_rate=0.01, shards=32)
+    await over.contains("a")
+    counting = CountingBloomFilter(client, "c", capacity=1_000, error_rate=0.01)
+    assert_type(await counting.remove("a"), bool)
+    numbers = BloomFilter(client, "n", capacity=1_000, error_rate=0.01, encode=as_bytes)
+    assert_type(numbers, BloomFilter[float])
+    await numbers.add(1.5)
+    assert_type((await numbers.snapshot()).contains(1.5), bool)
+
+
+async def queued(client: Redis, cluster: RedisCluster, seen: BloomFilter) -> None:
+    """Calls on pipelines of the program's own."""
+    async with client.pipeline(transaction=True) as pipe:
+        await seen.queue_add(pipe, "a")
+        await seen.queue_contains(pipe, "b")
+        added, there = await pipe.execute()
+        log.info("%s %s", added, there)
+    pipeline = cluster.pipeline()
+    await seen.queue_add(pipeline, "a")
+
+
+async def claims(seen: BloomFilter, urls: list[str]) -> None:
+    """Claims, awaited and entered."""
+    async with seen.claim(urls[0], lease=60) as claim:
+        assert_type(claim, Claim)
+        if claim:
+            log.info("%s %s", claim.item, claim.state)
+    claim = await seen.claim(urls[0])
+    async with claim:
+        await claim.extend(timedelta(minutes=1))
+    for each in await seen.claim_many(urls):
+        await each.commit()
+        await each.release()
+
+
+async def faults(seen: BloomFilter, client: redis.asyncio.Redis) -> list[bool]:
+    """Errors are those of the other half."""
+    try:
+        return await seen.add_many(["a"])
+    except BatchInterruptedError as error:
+        return await seen.add_many(error.rest)
+    except OutcomeUnknownError as error:
+        return [await seen.with_client(client).add("a", token=error.token)]
+
+
+asyncio.run(claims(BloomFilter(Redis(), "seen", capacity=1_000, error_rate=0.01), ["a", "b"]))

@@ -1,0 +1,276 @@
+"""A program of a user's over synchronous clients: every class, every verb, every parameter."""
+
+import logging
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import assert_type
+from uuid import UUID
+
+import numpy as np
+import redis
+from redis.client import Pipeline
+from redis.cluster import ClusterPipeline
+
+from bloomredis import (
+    BatchInterruptedError,
+    BloomError,
+    BloomFilter,
+    Claim,
+    ClaimLostError,
+    ConnectionFailedError,
+    CountingBloomFilter,
+    FilterFullError,
+    FilterInfo,
+    FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
+    LocalFilter,
+    OutcomeUnknownError,
+    RotatingBloomFilter,
+    ScalingBloomFilter,
+    ServerRefusedError,
+    ShardedBloomFilter,
+    keyed,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Click:
+    """An item of the program's own."""
+
+    user: UUID
+    page: str
+
+    def key(self) -> bytes:
+        """Return what makes it one."""
+        return self.user.bytes + self.page.encode()
+
+
+def lost(error: FilterLostError) -> None:
+    """Go on without what was in the filter."""
+    log.warning("%s", error)
+
+
+def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
+    """Every parameter of every class."""
+    BloomFilter(client, "seen")
+    BloomFilter(client, name="seen", capacity=None, error_rate=None, layout=None, ttl=None)
+    BloomFilter(
+        client,
+        "seen",
+        capacity=1_000_000,
+        error_rate=0.001,
+        layout="blocked",
+        ttl=timedelta(days=7),
+        on_lost="recreate",
+        retry_safe=True,
+        encode=None,
+        coalesce=True,
+        min_replicas=1,
+        replica_timeout=0.5,
+        local_cache=True,
+        local_cache_check=timedelta(seconds=2),
+    )
+    ScalingBloomFilter(
+        client,
+        "seen",
+        capacity=100_000,
+        error_rate=0.001,
+        expansion=2,
+        tightening_ratio=0.5,
+        layout="classic",
+        ttl=3600,
+        on_lost=lost,
+        coalesce=True,
+    )
+    RotatingBloomFilter(
+        client,
+        "seen",
+        capacity=100_000,
+        error_rate=0.001,
+        window=timedelta(hours=1),
+        slices=6,
+        layout="blocked",
+        retry_safe=False,
+    )
+    ShardedBloomFilter(
+        servers, "seen", capacity=10**10, error_rate=0.001, shards=64, seed=7, layout="blocked", ttl=3600
+    )
+    CountingBloomFilter(client, "seen", capacity=100_000, error_rate=0.001, ttl=3600, min_replicas=1)
+
+
+def items(seen: BloomFilter, names: list[str]) -> None:
+    """One and many, of every type that an item has."""
+    assert_type(seen.name, str)
+    assert_type(seen.add("a"), bool)
+    seen.add(b"a", token=None)
+    assert_type(seen.contains(bytearray(b"a")), bool)
+    assert_type(memoryview(b"a") in seen, bool)
+    assert_type(seen.add_many(["a", b"a", 1]), list[bool])
+    seen.add_many(names)
+    seen.add_many(range(10))
+    assert_type(seen.contains_many(name for name in names), list[bool])
+    for name in seen.dedupe(names):
+        assert_type(name, str)
+    assert_type(seen.load(names, progress=lambda done: log.info("%d done", done)), int)
+    seen.load(range(10**6), print)
+    seen.load(np.arange(10, dtype=np.int64).tolist())
+    with Path("urls").open() as lines:
+        seen.load(line.rstrip("\n") for line in lines)
+
+
+def life(client: redis.Redis) -> None:
+    """Opening, describing, emptying and ending a filter."""
+    seen = BloomFilter.open(client, "seen")
+    assert_type(seen, BloomFilter)
+    seen.reserve()
+    info = seen.info()
+    assert_type(info, FilterInfo)
+    assert_type(info.layers, tuple[FilterInfo, ...])
+    if info.created_at is not None and info.ttl is not None:
+        log.info("%s until %s", info.name, info.created_at + timedelta(seconds=info.ttl))
+    assert_type(seen.approximate_count(), int)
+    seen.clear()
+    seen.expire(60)
+    seen.expire(timedelta(minutes=1))
+    assert_type(seen.delete(), bool)
+    copy = pickle.loads(pickle.dumps(seen))  # noqa: S301 - its own
+    assert isinstance(copy, BloomFilter)
+    assert_type(seen.with_client(redis.Redis()), BloomFilter)
+    local = seen.snapshot()
+    assert_type(local, LocalFilter)
+    assert_type(local.contains("a"), bool)
+    assert_type("a" in local, bool)
+    assert_type(local.contains_many(["a", 1]), list[bool])
+    assert_type(local.bits, bytes)
+    assert_type(local.info().fill_ratio, float)
+
+
+def own_items(client: redis.Redis, pipe: Pipeline, clicks: list[Click]) -> Iterator[Click]:
+    """With `encode` the items are those that it takes, in every class."""
+    seen = BloomFilter(client, "clicks", capacity=1_000_000, error_rate=0.001, encode=Click.key)
+    assert_type(seen, BloomFilter[Click])
+    seen.add(clicks[0])
+    seen.contains_many(clicks)
+    seen.snapshot().contains(clicks[0])
+    with seen.claim(clicks[0]) as claim:
+        log.info("%s", claim)
+    seen.queue_add(pipe, clicks[0])
+    scaling = ScalingBloomFilter(client, "s", capacity=1_000, error_rate=0.001, encode=Click.key)
+    rotating = RotatingBloomFilter(client, "r", capacity=1_000, error_rate=0.001, window=60, encode=Click.key)
+    sharded = ShardedBloomFilter(client, "h", capacity=1_000, error_rate=0.001, encode=Click.key)
+    counting = CountingBloomFilter(client, "c", capacity=1_000, error_rate=0.001, encode=Click.key)
+    for each in (scaling, rotating, sharded, counting):
+        each.add(clicks[0])
+        each.load(clicks)
+    counting.remove(clicks[0])
+    assert_type(BloomFilter(client, "untrusted", encode=keyed("a long enough secret")).add("x"), bool)
+    BloomFilter[float](client, "numbers", encode=lambda number: number.hex().encode()).add(1.5)
+    yield from seen.dedupe(clicks)
+
+
+def of_text(seen: BloomFilter[str]) -> None:
+    """A filter of all items is one of text."""
+    seen.add("text")
+
+
+def narrower(client: redis.Redis) -> None:
+    """Where some items are wanted, a filter that takes more of them will do."""
+    of_text(BloomFilter(client, "seen"))
+
+
+def growing(seen: ScalingBloomFilter) -> None:
+    """The verbs of a filter that grows."""
+    seen.add("a", token="t")  # noqa: S106 - not a password
+    assert_type("a" in seen, bool)
+    seen.add_many(["a"])
+    seen.contains_many(["a"])
+    seen.expire(60)
+    assert_type([layer.capacity for layer in seen.info().layers], list[int])
+    seen.clear()
+
+
+def forgetting(seen: RotatingBloomFilter) -> None:
+    """The verbs of a filter that forgets."""
+    if seen.add("a"):
+        seen.reserve()
+    assert_type(list(seen.dedupe([1, 2])), list[int])
+    seen.delete()
+
+
+def spread(servers: list[redis.Redis], cluster: redis.RedisCluster) -> None:
+    """A sharded filter, over a list of servers and over a cluster."""
+    seen = ShardedBloomFilter.open(servers, "seen")
+    seen = seen.with_client(servers)
+    seen.load(range(1_000))
+    seen.expire(60)
+    over = ShardedBloomFilter(cluster, "seen", capacity=10**10, error_rate=0.001)
+    pipe: ClusterPipeline = cluster.pipeline()  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType] - redis-py has no type for shard_hint
+    over.queue_add(pipe, "a")
+    pipe.execute()
+
+
+def counting(online: CountingBloomFilter, pipe: Pipeline) -> None:
+    """The verbs of a filter that counts."""
+    online.add("alice")
+    try:
+        assert_type(online.remove("alice"), bool)
+    except OutcomeUnknownError as error:
+        online.remove("alice", token=error.token)
+    online.queue_add(pipe, "bob")
+    online.queue_contains(pipe, "bob")
+
+
+def queued(client: redis.Redis, seen: BloomFilter) -> None:
+    """Calls on a pipeline of the program's own, in MULTI and not."""
+    with client.pipeline() as pipe:  # pyright: ignore[reportUnknownMemberType] - redis-py has no type for shard_hint
+        seen.queue_add(pipe, "a")
+        seen.queue_contains(pipe, "b")
+        pipe.set("last", "a")
+        added, there, *_ = pipe.execute()
+        log.info("%s %s", added, there)
+    with client.pipeline(transaction=False) as pipe:  # pyright: ignore[reportUnknownMemberType] - redis-py has no type for shard_hint
+        seen.queue_add(pipe, 42)
+
+
+def claims(seen: BloomFilter, urls: list[str]) -> None:
+    """Claims, one and many, by hand and as context managers."""
+    with seen.claim(urls[0], lease=60) as claim:
+        assert_type(claim, Claim)
+        if claim:
+            log.info("%s", claim.item)
+    claim = seen.claim(urls[0], lease=timedelta(minutes=1))
+    if claim.state == "busy":
+        log.info("another worker has it")
+    for each in seen.claim_many(urls, lease=60):
+        try:
+            each.extend(60)
+            each.commit()
+        except ClaimLostError:
+            each.release()
+
+
+def faults(seen: BloomFilter, names: list[str]) -> list[bool]:
+    """Every error, with what it holds."""
+    try:
+        return seen.add_many(names)
+    except BatchInterruptedError as error:
+        return error.results + seen.add_many(error.rest)
+    except OutcomeUnknownError as error:
+        return [seen.add(names[0], token=error.token)]
+    except ServerRefusedError as error:
+        log.warning("%s", error.word)
+    except (FilterNotFoundError, FilterMismatchError, FilterFullError):
+        seen.delete()
+    except FilterLostError:
+        seen.reserve()
+    except ConnectionFailedError as error:
+        log.warning("%s", error.__cause__)
+    except BloomError:
+        raise
+    return []
