@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from tests.history.holes import HOLES
 from tests.history.plans import KINDS
-from tests.history.rounds import Rounds, crew
+from tests.history.rounds import MOST_TOLD, Rounds, crew
+from tests.history.series import WAYS, series
 from tests.support.servers import binaries, running
 
 
@@ -24,9 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with running(binaries()[name]) as server:
                 rounds = Rounds(server, workers, seed, kinds=options.kind)
                 found = rounds.check(options.seconds, first=options.round)
-            _say(f"--seed {seed} --server {name}: {found}")
-            for each in found.wrong:
-                _say(each)
+                told = [f"--seed {seed} --server {name}: {found}", *found.wrong]
+                for way in WAYS if options.series else ():
+                    wrong_items, figures = series(server, seed, options.series, way)
+                    told += [f"{name}, {figures}", *wrong_items[:MOST_TOLD]]
+                    wrong = wrong or bool(wrong_items)
+            _say("\n".join(told))
             wrong = wrong or bool(found.wrong)
     return 1 if wrong else 0
 
@@ -43,6 +47,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--round", type=int, default=0, help="the round to begin with")
     parser.add_argument("--kind", type=_list, default=KINDS, help=f"of rounds: {', '.join(KINDS)}")
     parser.add_argument("--hole", type=_list, default=[], help=f"open these again: {', '.join(HOLES)}")
+    parser.add_argument("--series", type=int, default=0, help="new items that are added besides, in each way")
     return parser.parse_args(arguments)
 
 

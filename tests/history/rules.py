@@ -33,7 +33,7 @@ class History:
 
     @cached_property
     def first(self) -> dict[str, Call]:
-        """The first of the calls that asked for the same: a receipt answers for the filter that stood then."""
+        """The first call of each series that asked for the same: a receipt answers as it would have."""
         first: dict[str, Call] = {}
         for call in sorted(self.calls, key=lambda call: call.start):
             first[call.name] = first.get(call.earlier or "", call)

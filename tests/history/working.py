@@ -26,8 +26,8 @@ class Worker(ABC):
     """A worker of some kind.
 
     :param luck: the name of its dice, if it shall ask for the same as another one.
-    :param hands: tokens that other processes hand to this one, and how to hand them one; None for workers who
-        share their filter object, and so ask that again.
+    :param hands: how to hand a token to another process, and those that others handed to this one; None for
+        workers who share their filter object, and so ask that again.
     :param hurries: it is a task, and some of its calls are cancelled.
     """
 
@@ -47,6 +47,7 @@ class Worker(ABC):
         self.handed: set[str] = set()  # items that this object must not be asked about any more
         self._hands = hands
         self._hurries = hurries
+        self._uses_tokens = hands is not None or self.dice.random() < 0.5
 
     def work(self) -> Work:
         """Ask until the round is over, and then until nothing is owed."""
@@ -79,8 +80,8 @@ class Worker(ABC):
 
     @property
     def uses_tokens(self) -> bool:
-        """Whether it asks with tokens; if not, the filter object remembers."""
-        return self._hands is not None
+        """Whether it asks with the tokens of errors; if not, the filter object remembers."""
+        return self._uses_tokens
 
     def made(self, ask: Ask) -> Work:
         """Make a call; what has no answer is owed to this worker, or handed on with its token."""
