@@ -47,6 +47,7 @@ class Worker(ABC):
         self.handed: set[str] = set()  # items that this object must not be asked about any more
         self._hands = hands
         self._hurries = hurries
+        self._haste = self.dice.choice((0.4, 0.03))  # in asking again
         self._uses_tokens = hands is not None or self.dice.random() < 0.5
 
     def work(self) -> Work:
@@ -54,7 +55,7 @@ class Worker(ABC):
         while self.plan.goes_on():
             yield from self.step()
             yield from self.receive()
-            if self.owed and self.dice.random() < 0.4:
+            if self.owed and self.dice.random() < self._haste:
                 yield from self.ask_again()
 
     def settle(self) -> Work:
