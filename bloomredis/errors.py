@@ -62,7 +62,7 @@ class OutcomeUnknownError(BloomError):
     ``add(item)`` on the same filter object, and likewise ``remove`` after a call of ``remove``.
     """
 
-    tokens: Sequence[str] = ()  # of all items of the call
+    tokens: Sequence[str | None] = ()  # of all items of the call
 
     def __init__(self, message: str, token: str | None = None) -> None:
         super().__init__(message)

@@ -16,7 +16,7 @@ from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.claims import AsyncClaim, Claiming
 from bloomredis.drivers.coalescing import MOST_ITEMS
 from bloomredis.drivers.filters import DEDUPE_ITEMS
-from bloomredis.drivers.tasks import Coalescer
+from bloomredis.drivers.tasks import Awaited, Coalescer
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
@@ -77,14 +77,12 @@ class Filter(Bound[AsyncClient], Generic[I]):
         return answer
 
     async def _added(self, encoded: Sequence[str | bytes], waiting: Awaitable[Any]) -> Any:
-        """Wait for an answer; if this task is cancelled after it came, keep it for who asks again."""
+        """Wait for an answer; if this task is ended meanwhile, keep it for who asks again."""
         try:
             return await waiting
-        except asyncio.CancelledError:
-            if isinstance(waiting, asyncio.Future) and waiting.done() and not waiting.cancelled():
-                error = waiting.exception()
-                answers = getattr(error, "results", ()) if error else waiting.result()
-                self._operations.keep(encoded, [answers] if isinstance(answers, bool) else answers)
+        except (asyncio.CancelledError, GeneratorExit):
+            if isinstance(waiting, Awaited):
+                waiting.abandon(len(encoded))
             raise
 
     async def contains(self, item: I) -> bool:

@@ -94,11 +94,11 @@ def _sliced(batch: Sequence[W], answers: list[bool] | Exception) -> Iterator[tup
         start += len(call.items)
 
 
-def keep(answers: list[bool] | Exception, start: int, call: PendingCall) -> None:
+def keep(answers: list[bool] | Exception | None, start: int, count: int) -> None:
     """Keep the answers of a call whose caller is not there any more, for who asks again."""
     kept = answers.answers if isinstance(answers, BatchInterruptedError) else answers
     if isinstance(kept, Answers):
-        kept.keep(range(start, min(start + len(call.items), len(kept))))
+        kept.keep(range(start, min(start + count, len(kept))))
 
 
 def _own_error(

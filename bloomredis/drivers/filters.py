@@ -103,11 +103,11 @@ class Filter(Bound[SyncClient], Generic[I]):
 
         One round trip.
         """
-        if self._usual is not None and (command := self._usual.contains(item)) is not None:
+        if self._usual is not None and (call := self._usual.contains(item)) is not None:
             try:
-                reply = self._client.execute_command(*command, NEVER_DECODE=True)
+                reply = self._client.execute_command(*call.command, NEVER_DECODE=True)
             except BaseException as error:
-                return resume(self._client, self._operations.contains(item), error)
+                return resume(self._client, call.operation(), error)
             return bool(reply == 1)
         operations = self._operations
         if operations.in_local_cache(item):

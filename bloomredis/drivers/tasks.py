@@ -21,14 +21,24 @@ FEWEST_ITEMS: Final = 64
 """Items worth a batch of their own while another is under way: each batch costs this process some 150 µs."""
 
 
+class Awaited(asyncio.Future[Any]):
+    """The outcome of a call that shares a round trip, with the answers of its batch."""
+
+    answers: list[bool] | Exception | None = None
+    start = 0  # of its own answers among them
+
+    def abandon(self, count: int) -> None:
+        """Nobody waits any more: keep the answers, whether they are here or come later."""
+        if not self.cancel() and not self.cancelled():
+            keep(self.answers, self.start, count)
+
+
 class _Waiter(PendingCall):
     """A task that waits."""
 
     __slots__ = ("future",)
 
-    def __init__(
-        self, items: Sequence[str | bytes], source: Sequence[Any] | None, future: asyncio.Future[Any]
-    ) -> None:
+    def __init__(self, items: Sequence[str | bytes], source: Sequence[Any] | None, future: Awaited) -> None:
         self.items = items
         self.source = source
         self.future = future
@@ -58,7 +68,7 @@ class Coalescer:
             self._enter(loop)
         if self._batches == 0 and not self._queue and not self._scheduled:
             return self._run_alone(items, alone(argument))
-        future: asyncio.Future[Any] = loop.create_future()
+        future = Awaited(loop=loop)
         self._queue.append(_Waiter(items, source, future))
         if not self._scheduled:
             self._schedule()
@@ -104,8 +114,10 @@ class Coalescer:
         for waiter, outcome, start in outcomes(batch, answers):
             future = waiter.future
             if future.done():  # it was cancelled
-                keep(answers, start, waiter)
-            elif isinstance(outcome, Exception):
+                keep(answers, start, len(waiter.items))
+                continue
+            future.answers, future.start = answers, start
+            if isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)

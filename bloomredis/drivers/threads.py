@@ -140,7 +140,7 @@ class Coalescer:
             for waiter, outcome, start in outcomes(batch.waiters, answers):
                 waiter.outcome = outcome
                 if waiter.is_gone:
-                    keep(answers, start, waiter)
+                    keep(answers, start, len(waiter.items))
                     batch.leave()  # not the last: this thread has yet to
                 elif waiter is not batch.runner:
                     waiting.append(waiter)
@@ -165,7 +165,7 @@ class Coalescer:
                 heir = batch.runner = next((each for each in batch.waiters if not each.is_gone), None)
         if batch.answers is not None:
             start = sum(len(each.items) for each in batch.waiters[: batch.waiters.index(waiter)])
-            keep(batch.answers, start, waiter)
+            keep(batch.answers, start, len(waiter.items))
             self._finish(waiter)
         elif heir is not None:
             heir.lock.release()

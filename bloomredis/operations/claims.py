@@ -97,12 +97,12 @@ class Claims:
                 packed = handle.layout.pack(encoded[run])
                 with suppress(LayoutChanged):
                     claims += yield from self._claim(handle, encoded[run], items[run], packed, lease)
-        except GeneratorExit:  # the caller was cancelled
+        except Exception as error:
+            raise_interrupted("claim_many", list(map(make, claims)), items, error)
+        except BaseException:  # the caller was cancelled or interrupted
             for held in claims:
                 self.claim_again(held)
             raise
-        except Exception as error:
-            raise_interrupted("claim_many", list(map(make, claims)), items, error)
         return list(map(make, claims))
 
     def _claim(

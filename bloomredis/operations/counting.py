@@ -60,9 +60,9 @@ class CountingOperations(Queueing, FilterOperations):
             raise
         return (yield from self._removing.add_one(encoded, pending))
 
-    def _discard_pending(self) -> None:
-        super()._discard_pending()
-        self.removals.clear()
+    def _discard_pending(self, generation: bytes | None = None) -> None:
+        super()._discard_pending(generation)
+        self.removals.clear(generation)
 
     def _ones(self, found: Description) -> Op[int]:
         """Return the number of counters that are not 0; all are read, in pieces, at about 1 ms a megabyte."""

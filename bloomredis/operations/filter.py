@@ -134,8 +134,7 @@ class FilterOperations(StoredVerbs):
 
     def reserve(self) -> Op[None]:
         """Create the filter now, or check the stored one."""
-        self.stored.reset()
-        yield from self.stored.open()
+        yield from self.stored.take()
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
@@ -154,5 +153,5 @@ class FilterOperations(StoredVerbs):
             ones += yield from send(("BITCOUNT", found.key, start, start + _BITCOUNT_BYTES - 1))
         return ones
 
-    def _discard_pending(self) -> None:
-        self.ledger.clear()
+    def _discard_pending(self, generation: bytes | None = None) -> None:
+        self.ledger.clear(generation)

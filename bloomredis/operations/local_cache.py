@@ -24,6 +24,7 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.membership import Encoded, Membership
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.snapshot import PIECE_BYTES, READ
+from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.steps import Op
@@ -71,7 +72,7 @@ class CachedMembership:
         copy = self._copy
         return (
             copy is not None
-            and not self._ledger.items  # a pending item is answered by its call
+            and encoded not in self._ledger.items  # a pending item is answered by its call
             and copy.handle is self._stored.handle
             and time.monotonic() < copy.until
             and copy.bits.has(encoded)
@@ -83,10 +84,11 @@ class CachedMembership:
 
     def _add_one(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
         copy = yield from self._refreshed(handle)
-        sent = time.monotonic()
+        sent, owed = time.monotonic(), token is not None or self._are_owed([item])
         new = yield from self._membership.add_under(handle, item, token)
-        copy.bits.add(item)
-        self._learn(copy, sent, None, int(not new))
+        if not owed:
+            copy.bits.add(item)
+            self._learn(copy, sent, None, int(not new))
         return new
 
     def test_one(self, item: bytes) -> Op[bool]:
@@ -104,14 +106,16 @@ class CachedMembership:
 
     def add(self, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:
         """Add items; say of each whether it was new."""
-        handle = yield from self._stored.acquire()
+        return self._stored.attempt(partial(self._add, encoded=encoded, source=source))
+
+    def _add(self, handle: Handle, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         if not len(ask):
             return Answers(lambda _: None, [False] * len(encoded))
         copy = yield from self._refreshed(handle)
-        sent = time.monotonic()
         asked = batch.take(ask)
+        sent, owed = time.monotonic(), self._are_owed(asked.encoded)
         try:
             replies = yield from self._membership.add(asked, [source[i] for i in ask])
         except BatchInterruptedError as error:
@@ -119,17 +123,18 @@ class CachedMembership:
         if self._stored.handle is not handle and len(ask) < len(encoded):
             # The filter may have been lost meanwhile, and then the copy is of no use.
             replies.keep(range(len(replies)))
-            return (yield from self.add(encoded, source))
-        self._learn(copy, sent, asked, replies.count(False))
-        index = {i: j for j, i in enumerate(ask.tolist())}
-        answers = Answers(lambda i: replies.keep([index[i]] if i in index else ()), [False] * len(encoded))
-        for i, answer in zip(index, replies, strict=True):
-            answers[i] = answer
-        return answers
+            raise LayoutChanged
+        if not owed:
+            self._learn(copy, sent, asked, replies.count(False))
+        merged = np.zeros(len(encoded), dtype=np.bool_)
+        merged[ask] = replies
+        return _answers(replies, ask.tolist(), merged.tolist())
 
     def test(self, encoded: Encoded) -> Op[list[bool]]:
         """Test items."""
-        handle = yield from self._stored.acquire()
+        return self._stored.attempt(partial(self._test, encoded=encoded))
+
+    def _test(self, handle: Handle, encoded: Encoded) -> Op[list[bool]]:
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         answers = np.ones(len(encoded), dtype=np.bool_)
@@ -139,7 +144,7 @@ class CachedMembership:
             asked = batch.take(ask)
             present = yield from self._membership.test(asked)
             if self._stored.handle is not handle and len(ask) < len(encoded):
-                return (yield from self.test(encoded))
+                raise LayoutChanged
             answers[ask] = present
             self._learn(copy, sent, asked.take(np.flatnonzero(present)), present.count(True))
         listed: list[bool] = answers.tolist()
@@ -148,9 +153,18 @@ class CachedMembership:
     def _unknown(self, handle: Handle, batch: HashedBatch) -> NDArray[np.intp]:
         """Return the indexes of the items that are not known to be in the filter."""
         copy = self._copy
-        if self._ledger.items or copy is None or copy.handle is not handle or time.monotonic() >= copy.until:
+        if copy is None or copy.handle is not handle or time.monotonic() >= copy.until:
             return np.arange(len(batch.encoded))
-        return batch.addresses.missing(copy.bits.array)
+        missing = batch.addresses.missing(copy.bits.array)
+        if pending := self._ledger.items:  # answered by its call
+            owed = [i for i, item in enumerate(batch.encoded) if as_bytes(item) in pending]
+            return np.union1d(missing, owed).astype(np.intp)
+        return missing
+
+    def _are_owed(self, items: Encoded) -> bool:
+        """True if receipts may answer for all items, which say nothing about the filter as it is now."""
+        pending = self._ledger.items
+        return bool(pending) and all(as_bytes(item) in pending for item in items)
 
     def _refreshed(self, handle: Handle) -> Op[_Copy]:
         """Return the copy of the filter that `handle` names, after reading the next piece if it is due."""
@@ -197,4 +211,15 @@ def _merged_error(
     results = [False] * until
     for i, answer in zip(ask, error.results, strict=False):
         results[i] = answer
-    return BatchInterruptedError(error.args[0], results, source[until:])
+    tokens: list[str | None] = [None] * (len(source) - until)
+    for i, token in zip(ask[len(error.results) :], error.tokens, strict=False):
+        tokens[i - until] = token
+    merged = BatchInterruptedError(error.args[0], results, source[until:], tokens)
+    merged.answers = _answers(error.answers, ask, results)
+    return merged
+
+
+def _answers(replies: Answers, ask: list[int], answers: list[bool]) -> Answers:
+    """Return the answers of a batch whose items at these indexes were sent."""
+    index = {i: j for j, i in enumerate(ask[: len(replies)])}
+    return Answers(lambda i: replies.keep([index[i]] if i in index else ()), answers)

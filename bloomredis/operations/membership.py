@@ -22,6 +22,7 @@ from bloomredis.errors import (
 )
 from bloomredis.operations.outcomes import Answers, is_not_executed, raise_interrupted, raise_unknown
 from bloomredis.protocol import scripts
+from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back
 from bloomredis.protocol.replies import (
@@ -76,6 +77,13 @@ class Membership:
         """Test an item in the filter that `handle` names."""
         return (yield from self._test(handle, handle.layout.pack_one(item))) == 1
 
+    def test_sent(self, handle: Handle, item: bytes) -> Op[bool]:
+        """Test an item by a call that has been sent already: it is the first step."""
+        try:
+            return (yield from self.test_under(handle, item))
+        except LayoutChanged:
+            return (yield from self.test_one(item))
+
     def test(self, batch: Encoded | HashedBatch) -> Op[list[bool]]:
         """Test items, some in each script."""
         items, hashed = _items_of(batch)
@@ -122,11 +130,11 @@ class Membership:
                 generations.append((len(answers), handle.generation))
                 with suppress(LayoutChanged):
                     yield from self._add_rest(handle, items, answers, hashed)
-        except GeneratorExit:  # the caller was cancelled
-            answers.keep(range(len(answers)))
-            raise
         except Exception as error:
             raise_interrupted("add_many", answers, source, error)
+        except BaseException:  # the caller was cancelled or interrupted
+            answers.keep(range(len(answers)))
+            raise
         return answers
 
     def _add_rest(
@@ -190,12 +198,10 @@ class Membership:
         flags = flags_of(reply)
         if all(flags):
             return
-        for item, new in zip(items, flags, strict=False):
-            self._ledger.keep(item, handle.generation, answer=new)
         late = ConnectionFailedError(
             f"the reply came {time.monotonic() - sent:.0f} s after the first sending"
         )
-        self._raise_unknown(late, lane, handle, items, sent)
+        self._raise_unknown(late, lane, handle, items, sent, late=flags)
 
     def _add_elsewhere(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
         """Add packed items in another lane: theirs is also that of a cloned machine or process."""
@@ -209,10 +215,17 @@ class Membership:
         return reply
 
     def _raise_unknown(
-        self, error: BaseException, lane: Lane, handle: Handle, items: Encoded, sent: float
+        self,
+        error: BaseException,
+        lane: Lane,
+        handle: Handle,
+        items: Encoded,
+        sent: float,
+        *,
+        late: Sequence[bool] = (),
     ) -> NoReturn:
-        """Record the items of a call without an answer, and raise its public error."""
-        pending = self._ledger.add(items, lane.name, lane.call, handle.generation, sent)
+        """Record the items of a call without an answer, or with a late one, and raise its public error."""
+        pending = self._ledger.add(items, lane.name, lane.call, handle.generation, sent, late=late)
         tokens = [each.token(item) for item, each in zip(items, pending, strict=True)]
         raise_unknown(self._stored.name, error, tokens)
 
@@ -225,28 +238,32 @@ class Membership:
                 return (yield from self._add(handle, packed, (item,)))
             reply: Reply = 0
             for pending in calls:
-                reply = yield from self._ask_again(handle, packed, item, pending)
+                reply = yield from self._ask_again(handle, packed, item, pending, by_token=token is not None)
                 if reply == 1:
                     return reply
-        if any(0.0 < pending.until <= time.monotonic() for pending in calls):
+        if any(pending.until <= time.monotonic() for pending in calls):
             raise OutcomeUnknownError(
                 f"{item!r} is in {self._stored.name!r}, perhaps by a call of this object that got no reply, "
                 "and whose receipt is gone by now: whether it was new cannot be known any more"
             )
         return reply
 
-    def _ask_again(self, handle: Handle, packed: bytes, item: str | bytes, pending: Pending) -> Op[Reply]:
+    def _ask_again(
+        self, handle: Handle, packed: bytes, item: str | bytes, pending: Pending, *, by_token: bool = False
+    ) -> Op[Reply]:
         """Add one packed item that was in a call without an answer: answer as that call would have."""
         if pending.answer is not None:
-            yield from self._test(handle, packed)  # the filter still stands
+            if (yield from self._test(handle, packed)) != 1:  # forgotten meanwhile
+                return (yield from self._add(handle, packed, (item,)))
             return int(pending.answer)
         keys = [self._lanes.key(pending.name), self._lanes.key(pending.lane)]
-        own = f"1.{crc32(packed, handle.check):08x}"
+        own = f"1.{crc32(as_bytes(item), handle.check):08x}"
         arguments: Arguments = [packed, own, pending.call, pending.index]
         try:
             reply: Reply = yield from self._stored.run(self._change, handle, arguments, keys)
-        except (ConnectionFailedError, ServerRefusedError) as error:
-            raise_unknown(self._stored.name, error, [pending.token(item)])
+        except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
+            # The token is its caller's, who may ask too; without it this object asks again.
+            raise_unknown(self._stored.name, error, [pending.token(item) if by_token else None])
         return reply
 
     def settle(self, item: bytes) -> Op[None]:

@@ -17,6 +17,7 @@ from bloomredis.protocol.replies import NOT_EXECUTED, NotSent, Refusal, in_doubt
 from bloomredis.stored.handle import LayoutChanged
 
 _ADVICE: Final = "ask again with the token of this error"
+_ADVICE_WITHOUT: Final = "a second call on the same object answers as this one would have"
 
 
 class Answers(list[bool]):
@@ -41,13 +42,16 @@ def is_not_executed(error: BaseException) -> bool:
     return isinstance(error, LayoutChanged | Refusal | BloomError)
 
 
-def raise_unknown(name: str, error: BaseException, tokens: list[str]) -> NoReturn:
+def raise_unknown(name: str, error: BaseException, tokens: Sequence[str | None]) -> NoReturn:
     """Raise the public error for a call without an answer, whose items have these tokens."""
+    advice = _ADVICE if tokens[0] else _ADVICE_WITHOUT
     unknown: OutcomeUnknownError
     if isinstance(error, ConnectionFailedError):
-        unknown = in_doubt(error, name, _ADVICE, tokens[0])
+        unknown = in_doubt(error, name, advice, tokens[0])
+    elif isinstance(error, Refusal):  # of a script that was asked about an earlier call
+        unknown = OutcomeUnknownError(f"what a call on {name!r} did cannot be known any more: {error}")
     elif isinstance(error, ServerRefusedError):
-        message = f"{error}. An earlier sending may have been executed: {_ADVICE}"
+        message = f"{error}. An earlier sending may have been executed: {advice}"
         unknown = RefusedOutcomeUnknownError(message, error.word, tokens[0])
     else:
         raise error

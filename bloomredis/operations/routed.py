@@ -121,14 +121,17 @@ class RoutedOperations(Verbs):
 
         try:
             outcomes = yield from self._gathered(encoded, call)
-        except GeneratorExit:  # the caller was cancelled
+        except BaseException:  # the caller was cancelled or interrupted
             answered.keep(answered)
             raise
         merged, error = _merged(len(items), outcomes)
         if error is None:
             return Answers(lambda i: answered.keep([i]), [answer is True for answer in merged])
-        answered.keep(range(merged.index(None), len(items)))
-        raise _interrupted("add_many", merged, items, error, outcomes)
+        known = merged.index(None)
+        answered.keep(range(known, len(items)))
+        interrupted = _interrupted("add_many", merged, items, error, outcomes)
+        interrupted.answers = Answers(lambda i: answered.keep([i]), interrupted.results)
+        raise interrupted
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test items that have been encoded."""
@@ -157,18 +160,26 @@ class RoutedOperations(Verbs):
         self, encoded: Encoded, items: Sequence[Any], lease: int, make: Callable[[Held], C]
     ) -> Op[list[C]]:
         """Claim `items`, which have been encoded, for `lease` ms."""
+        claimed: list[tuple[Queueing, Held]] = []
 
         def call(own: list[int], mine: list[str | bytes], part: Queueing) -> Op[list[Held]]:
-            return part.claim_encoded(mine, [items[i] for i in own], lease, lambda held: held)
+            held = yield from part.claim_encoded(mine, [items[i] for i in own], lease, lambda held: held)
+            claimed.extend((part, each) for each in held)
+            return held
 
-        outcomes = yield from self._gathered(encoded, call)
+        try:
+            outcomes = yield from self._gathered(encoded, call)
+        except BaseException:  # the caller was cancelled or interrupted
+            for part, held in claimed:
+                part.claim_again(held)
+            raise
         merged, error = _merged(len(items), outcomes)
         if error is None:
             return [make(held) for held in merged if held is not None]
         known = merged.index(None)
-        for item, held in zip(encoded[known:], merged[known:], strict=True):
-            if held is not None:
-                self._part(self._place(as_bytes(item))).claim_again(held)
+        for item, after in zip(encoded[known:], merged[known:], strict=True):
+            if after is not None:
+                self._part(self._place(as_bytes(item))).claim_again(after)
         raise _interrupted("claim_many", [held and make(held) for held in merged], items, error, outcomes)
 
     def commit(self, held: Held) -> Op[None]:

@@ -119,9 +119,10 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         parts = yield from self._everywhere(self._made(), FilterOperations.info)
         return info.sharded(self.name, found, self._record().shard, self._record().shards, parts)
 
-    def _discard_pending(self) -> None:
+    def _discard_pending(self, generation: bytes | None = None) -> None:
         for part in list(self._parts.values()):
-            part.ledger.clear()
+            handle = part.stored.handle if generation else None  # a shard has a generation of its own
+            part.ledger.clear(handle.generation if handle else None)
 
 
 def _check(part: Queueing, *, noticed: bool) -> Op[object]:

@@ -45,6 +45,19 @@ class UsualAdd(NamedTuple):
         return membership.add_sent(self.lane, self.handle, packed, self.encoded, sent)
 
 
+class UsualTest(NamedTuple):
+    """A prepared test: its command, and what the operation that may have to take over needs."""
+
+    command: Command
+    usual: Usual
+    handle: Handle
+    encoded: bytes
+
+    def operation(self) -> Op[bool]:
+        """Return the operation whose first step is the command."""
+        return self.usual.filter.membership.test_sent(self.handle, self.encoded)
+
+
 class Usual:
     """The common calls of one filter object over one server."""
 
@@ -64,24 +77,25 @@ class Usual:
     def add_encoded(self, item: bytes) -> UsualAdd | None:
         """Prepare an add of an item that has been encoded."""
         handle = self._stored.handle
-        if handle is None or self._ledger.items:
+        if handle is None or item in self._ledger.items:
             return None
         lanes = self._lanes.free
         lane = lanes.pop() if lanes else self._lanes.take()
         keys = (handle.key, lane.key, *handle.extra)
         packed = handle.layout.pack_one(item)
         call = lane.next_call(crc32(packed, handle.check))
-        command: Command = ("EVALSHA", self._add, len(keys), *keys, handle.identity, packed, call)
+        command: Command = ("EVALSHA", self._add, b"%d" % len(keys), *keys, handle.identity, packed, call)
         return UsualAdd(command, lane, self, handle, item)
 
-    def contains(self, item: Any) -> Command | None:
+    def contains(self, item: Any) -> UsualTest | None:
         """Prepare a test; None if it is no common one."""
         encoded, handle = _plain(item), self._stored.handle
         if encoded is None or handle is None:
             return None
         packed = handle.layout.pack_one(encoded)
         keys = (handle.key, *handle.extra)
-        return ("EVALSHA", self._contains, len(keys), *keys, handle.identity, packed)
+        command: Command = ("EVALSHA", self._contains, b"%d" % len(keys), *keys, handle.identity, packed)
+        return UsualTest(command, self, handle, encoded)
 
 
 class UsualSharded:

@@ -144,15 +144,16 @@ class StoredVerbs(Verbs):
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation with the same parameters and the same expiry."""
-        with outcome_matters(self.name), self.stored.emptying():
+        with outcome_matters(self.name), self.stored.under_way.emptying():
             yield from self.stored.clear()
-        self._discard_pending()
+        handle = self.stored.handle
+        self._discard_pending(handle.generation if handle else None)
 
     def delete(self) -> Op[bool]:
         """Delete the filter; True if it existed."""
         lane = self.lanes.take() if self.options.retry_safe else None
         number, keys = ([lane.next_call(0)], [lane.key]) if lane else ([], [])
-        with outcome_matters(self.name), self.stored.emptying():
+        with outcome_matters(self.name), self.stored.under_way.emptying():
             existed = yield from self.stored.delete(number, keys)
         if lane:
             give_back(lane)
@@ -166,5 +167,5 @@ class StoredVerbs(Verbs):
             yield from self.stored.expire(ttl)
 
     @abstractmethod
-    def _discard_pending(self) -> None:
-        """Discard all pending items; the filter was cleared or deleted."""
+    def _discard_pending(self, generation: bytes | None = None) -> None:
+        """Discard pending items, as the filter was cleared or deleted: all but those of this generation."""

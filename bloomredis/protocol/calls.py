@@ -42,7 +42,8 @@ def call(
     :raises ServerRefusedError: the server does.
     :raises ConnectionFailedError: no reply came, or too few replicas confirmed the write.
     """
-    tail = (len(keys), *keys, *arguments)
+    sent = [b"%d" % each if isinstance(each, int) else each for each in arguments]  # as `Command` says
+    tail = (b"%d" % len(keys), *keys, *sent)
     try:
         try:
             command = ("EVALSHA", script.sha, *tail)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice, zip_longest
 from typing import Any, Final
 
 from bloomredis.protocol.forks import renewed_after_fork
@@ -51,11 +52,24 @@ class Ledger:
         self.renew()
 
     def add(
-        self, items: Sequence[str | bytes], lane: str, call: str, generation: bytes, sent: float
+        self,
+        items: Sequence[str | bytes],
+        lane: str,
+        call: str,
+        generation: bytes,
+        sent: float,
+        *,
+        late: Sequence[bool] = (),
     ) -> list[Pending]:
-        """Record the items of a call without an answer, which was first sent at that monotonic time."""
+        """Record the items of a call without an answer, which was first sent at that monotonic time.
+
+        :param late: answers that came too late to be relied on where they are not True.
+        """
         until = sent + RECEIPT_SECONDS
-        calls = [Pending(lane, call, index, generation, until) for index in range(len(items))]
+        calls = [
+            Pending(lane, call, index, generation, until, True if new else None)
+            for index, (_, new) in enumerate(zip_longest(items, late))
+        ]
         with self._lock:
             self._forget()
             for item, pending in zip(items, calls, strict=True):
@@ -79,10 +93,14 @@ class Ledger:
                 return pending
         return None
 
-    def clear(self) -> None:
-        """Discard all pending items; the filter was cleared or deleted."""
+    def clear(self, generation: bytes | None = None) -> None:
+        """Discard pending items, as the filter was cleared or deleted: all but those of this generation."""
         with self._lock:
-            self.items.clear()
+            self.items = {
+                item: own
+                for item, calls in self.items.items()
+                if (own := [each for each in calls if each.generation == generation])
+            }
 
     @contextmanager
     def taking(
@@ -101,7 +119,7 @@ class Ledger:
             if others := [each for each in known if each not in mine]:
                 self.items[item] = others
             if token is None:
-                self._given.update((each, each.until) for each in mine)
+                self._given.update((each, each.until) for each in mine if each.answer is None)
         try:
             if token is not None and not mine and token not in self._given:  # that of another object
                 # One of another generation is void, as other pending calls are.
@@ -141,10 +159,11 @@ class Ledger:
         while self._given and self._given[next(iter(self._given))] <= now:
             del self._given[next(iter(self._given))]
         if len(self.items) >= MOST_PENDING:
-            oldest = next((item for item, calls in self.items.items() if calls[0].answer is None), None)
-            if oldest is not None:
-                del self.items[oldest]
-                _log.error("%d items have no answer yet; the oldest is forgotten", MOST_PENDING)
+            unanswered = (item for item, calls in self.items.items() if calls[0].answer is None)
+            oldest = list(islice(unanswered, MOST_PENDING // 100))
+            for item in oldest:
+                del self.items[item]
+            _log.error("%d items have no answer yet; the oldest %d are forgotten", MOST_PENDING, len(oldest))
 
 
 def _runs(first: int, last: int, most: int) -> Iterator[tuple[int, int, bool]]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Final, NoReturn
 
 from bloomredis.errors import (
+    BloomError,
     ConnectionFailedError,
     FilterMismatchError,
     OutcomeUnknownError,
@@ -18,7 +19,7 @@ Reply = bytes | str | int
 """The reply of add and contains: a number for one item, a string of '0' and '1' for more."""
 
 
-class Refusal(Exception):  # noqa: N818 - translated to a public error before a caller sees it
+class Refusal(BloomError):  # noqa: N818 - translated to another public error before a caller sees it
     """An error reply of a script itself: its first word, and the rest of its text."""
 
     def __init__(self, word: str, detail: str) -> None:

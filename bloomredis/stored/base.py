@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
 from typing import Any, ClassVar, Final, TypeVar
 from zlib import crc32
 
@@ -31,7 +31,7 @@ from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, Unconfirmed
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.handle import Description, Handle, LayoutChanged
+from bloomredis.stored.handle import Description, Handle, LayoutChanged, UnderWay
 
 T = TypeVar("T")
 Arguments = Sequence[bytes | int | str]
@@ -47,7 +47,6 @@ _LOSSES: Final = {
     replies.WRONG_TYPE: "{!r} was overwritten with a key of another type",
 }
 _log = logging.getLogger("bloomredis")
-
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
 """A method that deals with a script's refusal: it returns where the call should be made again."""
@@ -71,7 +70,8 @@ class Stored(ABC):
         self.key = key
         self.auxiliary = auxiliary_prefix(key)  # of the names of its other keys
         self.wait = wait
-        self._emptied_by = 0  # calls of this object that are emptying it
+        self.under_way = UnderWay()
+        self._lost: str | None = None  # the message, until the caller has dealt with it
         self._opened = 0  # how often it was
         self.only_read: str | None = None  # the message for a caller who would write
         self.handle: Handle | None = None
@@ -97,21 +97,17 @@ class Stored(ABC):
         return self.handle
 
     def reset(self) -> None:
-        """Drop the cache; the next call re-opens."""
-        self.handle = None
-
-    @contextmanager
-    def emptying(self) -> Iterator[None]:
-        """Clear or delete it; that calls of this object find another generation meanwhile is no loss."""
-        self._emptied_by += 1
-        try:
-            yield
-        finally:
-            self._emptied_by -= 1
+        """Drop the cache and any loss; the next call re-opens."""
+        self.handle = self._lost = None
 
     @abstractmethod
     def open(self) -> Op[Handle]:
         """Create the filter if it is missing and parameters were given; check and remember it."""
+
+    def take(self) -> Op[Handle]:
+        """Open it anew, whether or not it was lost; other calls go on with the known handle meanwhile."""
+        self._lost = None
+        return self.open()
 
     @abstractmethod
     def current(self) -> Op[list[Description]]:
@@ -208,16 +204,11 @@ class Versioned(Stored):
         super().__init__(name, name.encode(), wait)
         self._ttl = ttl
         self._on_lost = on_lost
-        self._lost: str | None = None
 
     @property
     @abstractmethod
     def called(self) -> str:
         """Name of the public class."""
-
-    def reset(self) -> None:
-        """Drop the cache and any loss; the next call re-opens."""
-        self.handle = self._lost = None
 
     def _call(
         self,
@@ -245,6 +236,14 @@ class Versioned(Stored):
                 raise self.explained(refusal) from refusal
             return None
 
+    def _check_lost(self) -> None:
+        if self._lost and self.under_way.told_by != get_ident():
+            raise FilterLostError(self._lost)
+
+    def _opened_since(self, opened: int) -> Handle | None:
+        self._check_lost()  # it may have been noticed since, and what was read be older
+        return super()._opened_since(opened)
+
     def lose(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
         """Notice a loss, once a handle: raise `FilterLostError` or forget the handle, as `on_lost` says.
 
@@ -254,7 +253,7 @@ class Versioned(Stored):
             self._tell(what, damaged=damaged)
 
     def _tell(self, what: str, *, damaged: bool = False) -> None:
-        if self._emptied_by:
+        if self.under_way.emptied_by:
             self.handle = None
             return
         message = f"{what} since this object first used it; what was added before is forgotten"
@@ -264,17 +263,20 @@ class Versioned(Stored):
             self._lost = f"{message}. {way_out} clear() to start empty"
             raise FilterLostError(self._lost)
         if callable(self._on_lost):
+            self._lost, self.under_way.told_by = message, get_ident()  # who else uses it meanwhile is refused
             try:
                 self._on_lost(FilterLostError(message))
             except BaseException:
-                self._lost = message  # until the caller deals with it
+                self.handle, self._lost = None, message  # until the caller deals with it
                 raise
+            finally:
+                self.under_way.told_by = 0
+            self._lost = None
         _log.warning("%s; going on with what is there now, or a new one", message)
 
     def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
         self.lose(self.loss(refusal.word), handle)
-        return
-        yield  # a generator, as the other recoveries are
+        yield from ()  # a generator, as the other recoveries are
 
     def loss(self, word: str) -> str:
         """Say what a script's refusal means for a filter that was in use."""

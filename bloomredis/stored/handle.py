@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from bloomredis.bits.layout import Layout, Packing
+from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.stored.header import Header
 
 
@@ -25,6 +27,31 @@ class Description:
 def ttl_seconds(ttl: int) -> float | None:
     """Convert a PTTL reply to seconds; None if the key does not expire."""
     return ttl / 1000 if ttl >= 0 else None
+
+
+class UnderWay:
+    """What calls of this process are doing to a filter now; nothing in a forked child, or in a copy."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin with nothing."""
+        self.emptied_by = 0  # so many calls
+        self.told_by = 0  # the thread that runs `on_lost`, which may use the filter
+        renewed_after_fork(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UnderWay, ()
+
+    @contextmanager
+    def emptying(self) -> Iterator[None]:
+        """Clear or delete it; that calls of this object find another generation meanwhile is no loss."""
+        self.emptied_by += 1
+        try:
+            yield
+        finally:
+            self.emptied_by = max(0, self.emptied_by - 1)  # it may be a child by now
 
 
 class LayoutChanged(Exception):  # noqa: N818 - it never reaches a caller

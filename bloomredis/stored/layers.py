@@ -16,7 +16,7 @@ from typing import Final, Unpack
 from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Packing
 from bloomredis.bits.limits import HEADER_BYTES
-from bloomredis.errors import FilterFullError, FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import FilterFullError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.replies import Refusal, unhex
@@ -69,8 +69,7 @@ class StoredLayers(Versioned):
 
     def open(self) -> Op[Handle]:
         """Create the filter with its first layer if it is missing and parameters were given; check it."""
-        if self._lost:
-            raise FilterLostError(self._lost)
+        self._check_lost()
         opened = self._opened
         if self._new is None:
             found = yield from self._read()

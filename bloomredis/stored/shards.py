@@ -65,8 +65,7 @@ class StoredShards(RecordServers):
 
         :param noticed: the caller knows of the loss.
         """
-        if self._lost:
-            raise FilterLostError(self._lost)
+        self._check_lost()
         opened = self._opened
         found = yield from self._look(0)
         if found is None and self._planned is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits import limits
-from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.replies import Refusal, unhex
@@ -49,8 +49,7 @@ class StoredFilter(Versioned):
 
     def open(self) -> Op[Handle]:
         """Create the filter if it is missing and parameters were given; check and remember it."""
-        if self._lost:
-            raise FilterLostError(self._lost)
+        self._check_lost()
         opened = self._opened
         found = (yield from self._reserve()).header
         return self._opened_since(opened) or self._accept(found)

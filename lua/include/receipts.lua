@@ -21,7 +21,7 @@ local function recall(receipt, call)
   elseif kept == call .. BEGUN then
     return nil, false
   elseif kept:sub(1, #call + 1) == call .. ':' then
-    redis.pcall('PEXPIRE', receipt, RECEIPT_MS)
+    redis.pcall('PEXPIRE', receipt, redis.call('PTTL', receipt))
     return kept:sub(#call + 2), false
   end
   return nil, number_of(kept) >= number_of(call)

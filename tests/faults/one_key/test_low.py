@@ -43,7 +43,7 @@ def test_a_late_copy_never_shortens_a_lease(
     bloom_wait = getattr(bloom, "wait", lambda answer: answer)
     warm = f.claim("warm")
     bloom_wait(warm.extend(1))
-    bloom_wait(warm.release())
+    bloom_wait(warm.commit())
     proxy.plan(verb, late)
     claim = f.claim("x", lease=2)
     if verb == "extend":
@@ -62,7 +62,7 @@ def test_late_copies_of_a_batch_never_shorten_a_lease(
 ) -> None:
     """The same for claims that were made together."""
     f = BloomFilter(any_proxy.client(retries=1), "seen", **SIZE)
-    f.claim("warm").release()
+    f.claim("warm").commit()
     any_proxy.plan("claim", late)
     for claim in f.claim_many(["x", "y"], lease=2):
         claim.extend(600)
@@ -75,7 +75,7 @@ def test_a_late_copy_of_a_claim_of_a_committed_item(
 ) -> None:
     """The item is done, and stays so."""
     f = BloomFilter(any_proxy.client(retries=1), "seen", **SIZE)
-    f.claim("warm").release()
+    f.claim("warm").commit()
     any_proxy.plan("claim", late)
     f.claim("x", lease=60).commit()
     late.arrive()

@@ -1,0 +1,294 @@
+"""Answers that are kept and calls that are pending: each is handed out once, and only for its filter."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+import bloomredis.asyncio
+from bloomredis import (
+    BatchInterruptedError,
+    BloomFilter,
+    ConnectionFailedError,
+    FilterLostError,
+    OutcomeUnknownError,
+    RotatingBloomFilter,
+    ScalingBloomFilter,
+    ShardedBloomFilter,
+)
+from bloomredis.protocol.receipts import RECEIPT_SECONDS
+from tests.support.clock import Clock
+from tests.support.keys import forget_receipts
+from tests.support.losing import LosingClient
+from tests.support.proxy import Proxy, once_executed, passed
+from tests.support.servers import Server
+
+SIZE: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-9}
+
+
+class Interrupted(LosingClient):
+    """A client that is interrupted, as by Ctrl-C, at a call that has been executed."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        super().__init__(client)
+        self.at = 0
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        reply = super().execute_command(*command, **options)
+        self.at -= 1
+        if self.at == 0:
+            raise KeyboardInterrupt
+        return reply
+
+
+@pytest.mark.parametrize("made", [BloomFilter, ScalingBloomFilter])
+def test_a_batch_that_is_interrupted(any_server: Server, made: Callable[..., Any]) -> None:
+    """Each of its items is new when it is asked about again, in whichever script Ctrl-C came."""
+    with any_server.client() as client:
+        interrupted = Interrupted(client)
+        f = made(interrupted, "seen", **SIZE)
+        f.add("warm")
+        for at in (1, 2, 5, 9):
+            items = [f"{at} {i}" for i in range(5000)]
+            interrupted.at = at
+            with pytest.raises(KeyboardInterrupt):
+                f.add_many(items)
+            assert all(f.add_many(items))
+            assert not any(f.add_many(items))
+
+
+def test_claims_that_are_interrupted(any_server: Server) -> None:
+    """They are held by whoever asks again on the same object, not lost until their leases run out."""
+    with any_server.client() as client:
+        interrupted = Interrupted(client)
+        f = BloomFilter(interrupted, "seen", **SIZE)
+        f.claim("warm").release()
+        interrupted.at = 3
+        items = [f"{i}" for i in range(1500)]
+        with pytest.raises(KeyboardInterrupt):
+            f.claim_many(items)
+        assert all(f.claim_many(items))
+
+
+def test_a_sharded_batch_that_is_cancelled(any_server: Server) -> None:
+    """What one of its servers had answered, while another was slow, is not lost."""
+
+    async def main(verb: str) -> int:
+        path = any_server.socket
+        async with (
+            redis.asyncio.Redis(unix_socket_path=path) as quick,
+            redis.asyncio.Redis(unix_socket_path=path, db=1) as slow,
+        ):
+            servers = [quick, slow]
+            f = bloomredis.asyncio.ShardedBloomFilter(
+                servers, verb, capacity=100_000, error_rate=1e-6, shards=2, coalesce=False
+            )
+            await f.add_many([f"w{i}" for i in range(50)])
+            real, reached = slow.execute_command, asyncio.Event()
+
+            async def held(*command: Any, **options: Any) -> Any:
+                reached.set()
+                await asyncio.Event().wait()
+
+            slow.execute_command = held  # type: ignore[method-assign]
+            items = [f"x{i}" for i in range(400)]
+            task = asyncio.ensure_future(getattr(f, verb)(items))
+            await reached.wait()
+            for _ in range(200):  # so that the other one is answered
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            slow.execute_command = real  # type: ignore[method-assign]
+            return sum(map(bool, await getattr(f, verb)(items)))
+
+    assert asyncio.run(main("add_many")) == 400
+    assert asyncio.run(main("claim_many")) == 400
+
+
+def test_a_kept_answer_of_an_item_that_has_expired(any_server: Server, bloom: Any) -> None:
+    """The item is added again, and not merely said to be new."""
+    with any_server.client() as client:
+        f = RotatingBloomFilter(client, "seen", capacity=1000, error_rate=1e-6, window=60, slices=2)
+        f.add("warm")
+        f._operations.keep([b"x"], [True])  # as a cancelled task does
+        assert f.add("x")
+        assert "x" in f
+        assert not f.add("x")
+
+
+def test_a_late_reply(any_proxy: Proxy, any_server: Server, clock: Clock) -> None:
+    """Of the items that it says were new each is new once: to its token or to a plain call."""
+    with any_server.client() as admin, any_proxy.client(retries=1) as client:
+        f = BloomFilter(client, "seen", **SIZE)
+        f.add("old")
+
+        def late() -> None:
+            clock.advance(RECEIPT_SECONDS + 20)
+            forget_receipts(admin)
+
+        any_proxy.plan("add", once_executed(late, passed))
+        with pytest.raises(BatchInterruptedError) as caught:
+            f.add_many(["new", "old"])
+        token = caught.value.tokens[0]
+        assert token is not None
+        assert f.add("new", token=token)
+        assert not f.add("new")
+
+
+def test_an_item_asked_about_while_layers_are_added(any_server: Server) -> None:
+    """A pending item of a scaling filter is answered after growth, in a word of the public errors."""
+    with any_server.client() as client, any_server.client() as other:
+        losing = LosingClient(client)
+        small: dict[str, Any] = {"capacity": 100, "error_rate": 1e-4}
+        f = ScalingBloomFilter(losing, "seen", **small)
+        f.add("warm")
+        losing.lose = ["never"]
+        with pytest.raises(OutcomeUnknownError) as caught:
+            f.add("x")
+        losing.lose = ["lost"]
+        with pytest.raises(OutcomeUnknownError):
+            f.add("x", token=caught.value.token)
+        ScalingBloomFilter(other, "seen", **small).add_many([f"y{i}" for i in range(400)])
+        f.add("this object learns of the layers")
+        assert f.add("x")
+        assert not f.add("x")
+
+
+def test_a_loss_that_is_met_late(any_server: Server) -> None:
+    """A test that met the old filter's loss says nothing about the filter that stands there by now."""
+    with any_server.client() as client:
+        met, go = threading.Event(), threading.Event()
+
+        class Slow(LosingClient):
+            def execute_command(self, *command: Any, **options: Any) -> Any:
+                try:
+                    return super().execute_command(*command, **options)
+                finally:
+                    if threading.current_thread() is late and not met.is_set():
+                        met.set()
+                        go.wait(20)
+
+        f = BloomFilter(Slow(client), "seen", **SIZE, on_lost="raise")
+        answers: list[object] = []
+
+        def ask() -> None:
+            answers.append(f.contains("x"))
+
+        late = threading.Thread(target=ask)
+        f.add("warm")
+        client.delete("seen")
+        late.start()
+        assert met.wait(20)
+        with pytest.raises(FilterLostError):
+            f.contains("x")
+        f.reserve()
+        f.add("y")
+        go.set()
+        late.join()
+        assert answers == [False]
+        assert f.contains("y")
+
+
+def test_others_while_a_loss_is_told(any_server: Server) -> None:
+    """While `on_lost` runs, its thread may use the filter; no other thread goes on with an empty one."""
+    with any_server.client() as client:
+        seen: list[object] = []
+
+        def other() -> None:
+            try:
+                seen.append(f.add("paid"))
+            except FilterLostError as error:
+                seen.append(type(error))
+
+        def refill(_: FilterLostError) -> None:
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+            f.add("paid")
+
+        f = BloomFilter(client, "seen", **SIZE, on_lost=refill)
+        f.add("paid")
+        client.delete("seen")
+        assert not f.add("paid")
+        assert seen == [FilterLostError]
+
+
+def test_what_is_pending_for_a_filter_that_is_gone(any_server: Server) -> None:
+    """An item that nobody asks about again keeps neither the copy nor later items from their answers."""
+    with any_server.client() as client:
+        losing = LosingClient(client)
+        f = BloomFilter(losing, "seen", **SIZE, local_cache=True)
+        f.add("warm")
+        losing.lose = ["lost"]
+        with pytest.raises(OutcomeUnknownError):
+            f.add("given up")
+        f.add("warm")
+        sent = len(losing.sent)
+        assert not f.add("warm")
+        assert len(losing.sent) == sent
+        assert f.add("given up")
+
+
+def test_a_token_older_than_its_reader(any_server: Server) -> None:
+    """However old a token is, "already there" is not said where it may be by the token's own call."""
+    with any_server.client() as client:
+        losing = LosingClient(client)
+        f = BloomFilter(losing, "seen", **SIZE)
+        f.add("warm")
+        losing.lose = ["lost"]
+        with pytest.raises(OutcomeUnknownError) as caught:
+            f.add("x")
+        assert caught.value.token
+        forget_receipts(client)
+        *call, sent = caught.value.token.split("/")
+        for age in 700, 100_000_000:
+            old = "/".join([*call, f"{int(sent, 16) - age:x}"])
+            with pytest.raises(OutcomeUnknownError):
+                BloomFilter(client, "seen", **SIZE).add("x", token=old)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("made", "options"),
+    [
+        (BloomFilter, {}),
+        (BloomFilter, {"local_cache": True}),
+        (ScalingBloomFilter, {}),
+        (ShardedBloomFilter, {"shards": 3}),
+    ],
+)
+def test_singly_and_in_batches(
+    any_server: Server, made: Callable[..., Any], options: dict[str, Any], seed: int
+) -> None:
+    """Over a client that loses requests and replies, every item is new exactly once, however it is asked."""
+    dice = random.Random(seed)
+    with any_server.client() as client:
+        losing = LosingClient(client)
+        f = made(losing, f"seen {seed}", **SIZE, **options)
+        f.add_many([f"warm {i}" for i in range(50)])
+        items = [f"{i}" for i in range(60)]
+        new: Counter[str] = Counter()
+        for _ in range(200):
+            losing.lose = [dice.choice(["answer", "answer", "lost", "never"]) for _ in range(3)]
+            batch = dice.choices(items, k=dice.randrange(1, 40))
+            try:
+                if dice.random() < 0.5:
+                    new[batch[0]] += f.add(batch[0])
+                else:
+                    new.update(item for item, is_new in zip(batch, f.add_many(batch), strict=True) if is_new)
+            except BatchInterruptedError as error:
+                new.update(item for item, is_new in zip(batch, error.results, strict=False) if is_new)
+            except (ConnectionFailedError, OutcomeUnknownError):
+                pass
+        losing.lose = []
+        new.update(item for item, is_new in zip(items, f.add_many(items), strict=True) if is_new)
+    assert new == Counter(items)
