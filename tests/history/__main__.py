@@ -1,0 +1,64 @@
+"""The history checker on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+
+from tests.history.holes import HOLES
+from tests.history.plans import KINDS
+from tests.history.rounds import MOST_TOLD, Rounds, crew
+from tests.history.series import WAYS, series
+from tests.support.servers import binaries, running
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run rounds on each server asked for; print the seed and what came of it."""
+    options = _parsed(arguments)
+    seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
+    wrong = False
+    with crew(options.hole) as workers:
+        workers.ready()
+        for name in options.server:
+            with running(binaries()[name]) as server:
+                rounds = Rounds(server, workers, seed, kinds=options.kind)
+                found = rounds.check(options.seconds, first=options.round)
+                told = [f"--seed {seed} --server {name}: {found}", *found.wrong]
+                for way in WAYS if options.series else ():
+                    wrong_items, figures = series(server, seed, options.series, way)
+                    told += [f"{name}, {figures}", *wrong_items[:MOST_TOLD]]
+                    wrong = wrong or bool(wrong_items)
+            _say("\n".join(told))
+            wrong = wrong or bool(found.wrong)
+    return 1 if wrong else 0
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m tests.history", description=__doc__)
+    parser.add_argument(
+        "--seed", type=int, help="that of the faults and of what workers ask for; else a new one"
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="on each server")
+    parser.add_argument(
+        "--server", type=_list, default=sorted(binaries()), help=", ".join(sorted(binaries()))
+    )
+    parser.add_argument("--round", type=int, default=0, help="the round to begin with")
+    parser.add_argument("--kind", type=_list, default=KINDS, help=f"of rounds: {', '.join(KINDS)}")
+    parser.add_argument("--hole", type=_list, default=[], help=f"open these again: {', '.join(HOLES)}")
+    parser.add_argument("--series", type=int, default=0, help="new items that are added besides, in each way")
+    return parser.parse_args(arguments)
+
+
+def _list(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

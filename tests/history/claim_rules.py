@@ -1,0 +1,129 @@
+"""The rules of claims: two workers never hold an item at a time, and one commits it in a generation.
+
+A worker holds an item from when it was answered "claimed" until the lease is over that it asked for last,
+counted from when it asked, or until it begins to commit it or to give it back.  Leases are measured by the
+server's clock, which runs as fast as that of the callers, being on the same machine.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from tests.history.calls import Call
+from tests.history.rules import History
+
+GRAIN: Final = 0.003
+"""Seconds: the server counts milliseconds, from when it has read the command."""
+
+
+LATEST_COPY: Final = 0.5
+"""Seconds after the end of a call in which a copy of it may be executed, and a good deal more."""
+
+
+class Grant:
+    """The time in which a claim is held for sure, and what was done with it."""
+
+    def __init__(self, history: History, claim: Call, deeds: Sequence[Call]) -> None:
+        self.claim = claim
+        self.since = claim.end
+        extended = [each for each in deeds if each.verb == "extend" and each.state == "answered"]
+        ends = [each for each in deeds if each.verb in ("commit", "release")]
+        self.until = max(each.start + each.lease for each in (claim, *extended)) - GRAIN
+        self.commits = [each for each in ends if each.verb == "commit" and each.state == "answered"]
+        if self.commits:
+            self.until = max(self.until, ends[0].start)
+        cuts = [start for start, _ in history.losses if start > claim.start] + [each.start for each in ends]
+        self.until = min((self.until, *cuts))
+        (self.generation,) = history.generations(claim)
+
+
+def claim_violations(history: History) -> Iterator[str]:
+    """Yield what is wrong with the claims of a round."""
+    deeds: dict[str | None, list[Call]] = defaultdict(list)
+    for call in sorted(history.calls, key=lambda call: call.start):
+        deeds[call.claim].append(call)
+    commits = history.by_item("commit")
+    for item, claims in history.by_item("claim").items():
+        won = [call for call in claims if call.answer == "claimed" and len(history.generations(call)) == 1]
+        grants = [Grant(history, call, deeds[call.name]) for call in won]
+        yield from _two_holders(grants)
+        yield from _two_commits(history, grants)
+        yield from _busy(history, claims, deeds)
+        yield from _done(history, claims, commits.get(item, []))
+        yield from _at_the_end(history, item, grants, commits.get(item, []))
+
+
+def _two_holders(grants: Sequence[Grant]) -> Iterator[str]:
+    for i, first in enumerate(grants):
+        for second in grants[:i]:
+            if (
+                first.generation == second.generation
+                and first.since < second.until
+                and second.since < first.until
+            ):
+                yield (
+                    f"two holders\n    {second.claim} until {second.until:.4f}\n"
+                    f"    {first.claim} until {first.until:.4f}"
+                )
+
+
+def _two_commits(history: History, grants: Sequence[Grant]) -> Iterator[str]:
+    committed: dict[int, Call] = {}
+    for grant in grants:
+        for commit in grant.commits:
+            (generation, *others) = history.generations(commit)
+            other = committed.setdefault(generation, commit)
+            if other is not commit and not others:
+                yield f"two commits\n    {other}\n    {commit}"
+
+
+def _busy(
+    history: History, claims: Sequence[Call], deeds: Mapping[str | None, Sequence[Call]]
+) -> Iterator[str]:
+    """An item is busy while another claim on it may stand, or may yet be executed; not by one's own."""
+    for call in claims:
+        if call.answer != "busy":
+            continue
+        own = history.first[call.name]
+        others = (each for each in claims if history.first[each.name] is not own)
+        if not any(each.start < call.end and _may_last(each, deeds) > call.start for each in others):
+            yield f"busy, and nobody held it: {call}"
+
+
+def _may_last(claim: Call, deeds: Mapping[str | None, Sequence[Call]]) -> float:
+    """Return the time until which a claim may stand, at most."""
+    extended = [each for each in deeds[claim.name] if each.verb == "extend"]
+    return max(each.end + LATEST_COPY + each.lease for each in (claim, *extended)) + GRAIN
+
+
+def _done(history: History, claims: Sequence[Call], commits: Sequence[Call]) -> Iterator[str]:
+    for call in claims:
+        if call.answer != "done":
+            continue
+        possible = set(history.generations(call))
+        before = (each for each in commits if each.start < call.end)
+        if not any(possible.intersection(history.generations(each)) for each in before):
+            yield f"done, and nobody committed it: {call}"
+
+
+def _at_the_end(
+    history: History, item: str, grants: Sequence[Grant], commits: Sequence[Call]
+) -> Iterator[str]:
+    """Every commit that was answered is in, and one that lost its claim has changed nothing."""
+    last = len(history.losses)
+    in_doubt = {each.name for each in commits if last in history.generations(each)}
+    by_name = {each.name: each for each in commits}
+    for commit in commits:
+        denied = commit if commit.state == "not held" else None
+        while denied is not None:
+            in_doubt.discard(denied.name)
+            denied = by_name.get(denied.earlier or "")
+    committed = [
+        commit for grant in grants for commit in grant.commits if list(history.generations(commit)) == [last]
+    ]
+    if committed and not history.present.get(item, False):
+        yield f"committed, and not in the filter: {committed[0]}"
+    if not in_doubt and history.present.get(item, False):
+        yield f"{item} is in the filter, and nobody committed it\n    " + "\n    ".join(map(str, commits))

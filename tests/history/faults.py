@@ -1,0 +1,128 @@
+"""Faults of connections, from a seed: each connection has dice of its own."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.support.proxy import Exchange, Fate, belied, dropped, lost, passed, refused
+
+REFUSALS: Final = (
+    "READONLY You can't write against a read only replica.",
+    "NOREPLICAS Not enough good replicas to write.",
+    "MISCONF Errors writing to the AOF file: No space left on device",
+    "NOPERM this user has no permissions to run the 'set' command",
+)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Shares of connections and requests.
+
+    :ivar calm: connections without any fault.
+    :ivar faults: requests with a fault, of the other connections.
+    :ivar refused: of calls that may have been executed, those that are refused when they are sent again.
+    :ivar only: names of the faults, if not all.
+    """
+
+    calm: float = 0.2
+    faults: float = 0.06
+    refused: float = 0.5
+    only: Sequence[str] = ()
+
+
+class Dice(threading.local):
+    """The dice of a connection, which the proxy serves in a thread of its own."""
+
+    def __init__(self, seed: str, numbers: itertools.count[int], rates: Rates) -> None:
+        self.random = random.Random(f"{seed} connection {next(numbers)}")
+        self.is_calm = self.random.random() < rates.calm
+        self.copies: list[Exchange] = []  # that are still on their way
+
+
+class Faults:
+    """A fate that the proxy gives to every request.
+
+    :ivar met: how often each fault happened.
+    """
+
+    def __init__(self, seed: str, rates: Rates) -> None:
+        self.met: Counter[str] = Counter()
+        self._rates = rates
+        self._dice = Dice(seed, itertools.count(), rates)
+        self._to_refuse: Counter[bytes] = (
+            Counter()
+        )  # calls that may have been executed, as they are sent again
+        self._names = tuple(rates.only or _FATES)
+
+    def __call__(self, exchange: Exchange) -> bool:
+        """Decide about a request."""
+        if not exchange.verb:
+            return passed(exchange)
+        dice = self._dice
+        while dice.copies:
+            dice.copies.pop().execute()  # its reply has been read by now, or nobody waits for it
+        fate = self._fate(exchange, dice)
+        return passed(exchange) if fate is None else _FATES[fate](self, exchange, dice)
+
+    def _fate(self, exchange: Exchange, dice: Dice) -> str | None:
+        call = b" ".join(exchange.arguments)
+        if self._to_refuse[call] > 0:
+            self._to_refuse[call] -= 1
+            self.met["re-sent call refused"] += 1
+            return "refused"
+        if dice.is_calm or dice.random.random() >= self._rates.faults:
+            return None
+        name = dice.random.choice(self._names)
+        self.met[name] += 1
+        if name in _RESENT and dice.random.random() < self._rates.refused:
+            self._to_refuse[call] = dice.random.choice((1, 1, 2))
+        return name
+
+
+def _late_copy(exchange: Exchange, dice: Dice) -> bool:
+    exchange.hang_up()
+    time.sleep(dice.random.choice((0.001, 0.005, 0.03)))  # meanwhile the call is sent again
+    exchange.execute()
+    return False
+
+
+def _doubled(exchange: Exchange, dice: Dice) -> bool:
+    replies = [exchange.execute(), exchange.execute()]
+    exchange.answer(dice.random.choice(replies))
+    return True
+
+
+def _copied(exchange: Exchange, dice: Dice) -> bool:
+    dice.copies.append(exchange)
+    return passed(exchange)
+
+
+def _slow(exchange: Exchange, dice: Dice) -> bool:
+    reply = exchange.execute()
+    time.sleep(dice.random.choice((0.001, 0.005, 0.02)))  # for callers who do not wait so long
+    exchange.answer(reply)
+    return True
+
+
+def _saying(fate: Callable[[str], Fate]) -> Callable[[Faults, Exchange, Dice], bool]:
+    return lambda _, exchange, dice: fate(dice.random.choice(REFUSALS))(exchange)
+
+
+_FATES: Final[dict[str, Callable[[Faults, Exchange, Dice], bool]]] = {
+    "lost": lambda _, exchange, __: lost(exchange),
+    "dropped": lambda _, exchange, __: dropped(exchange),
+    "late copy": lambda _, exchange, dice: _late_copy(exchange, dice),
+    "doubled": lambda _, exchange, dice: _doubled(exchange, dice),
+    "copied": lambda _, exchange, dice: _copied(exchange, dice),
+    "slow": lambda _, exchange, dice: _slow(exchange, dice),
+    "refused": _saying(refused),
+    "refused when done": _saying(belied),
+}
+_RESENT: Final = ("lost", "dropped", "late copy")

@@ -1,0 +1,207 @@
+"""A process of workers: threads, threads that share calls, tasks, one that hands tokens over, and forks."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import bloomredis.asyncio
+from bloomredis import BloomFilter, CountingBloomFilter
+from tests.history.calls import Call
+from tests.history.claiming import ClaimWorker
+from tests.history.holes import HOLES
+from tests.history.plans import Plan
+from tests.history.seats import Seat
+from tests.history.working import PATIENCE, CountingWorker, Hand, ItemWorker, Worker
+from tests.support.background import Child, started
+
+WORKERS: Final[dict[str, type[Worker]]] = {
+    "items": ItemWorker,
+    "claims": ClaimWorker,
+    "counting": CountingWorker,
+}
+THREADS: Final = 3
+TASKS: Final = 6
+CHILDREN: Final = 2
+CHILD_SECONDS: Final = 0.12
+
+
+_pools: Final[list[Any]] = []
+"""Connection pools of forking threads.  A child replaces their locks, and first asks for them."""
+
+
+_held: Final[list[Any]] = []
+
+
+def _before_fork() -> None:
+    for lock in [pool._lock for pool in _pools]:
+        lock.acquire()
+        _held.append(lock)
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop().release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+@dataclass(frozen=True)
+class Links:
+    """What processes share: each one's inbox of tokens, and a barrier after which none is sent."""
+
+    inboxes: Sequence[Any]
+    barrier: Any
+
+
+def serve(pipe: Any, number: int, links: Links, holes: Sequence[str]) -> None:
+    """Run the rounds whose plans come out of a pipe, and send back what was recorded."""
+    logging.getLogger("bloomredis").setLevel(logging.ERROR)  # losses are planned
+    "imported".encode("idna")  # by every socket, under a lock that no child may find taken
+    for hole in holes:
+        HOLES[hole]()
+    for plan in iter(pipe.recv, None):
+        try:
+            pipe.send(Process(plan, f"p{number}", links, number).run())
+        except Exception as error:
+            links.barrier.abort()
+            faulthandler.dump_traceback(all_threads=True)
+            pipe.send(error)
+
+
+class Process:
+    """The workers of one process in one round."""
+
+    def __init__(self, plan: Plan, name: str, links: Links, number: int) -> None:
+        self._plan = plan
+        self._name = name
+        self._links = links
+        self._number = number
+        self._dice = plan.dice(name)
+        self._records: list[Call] = []
+
+    def run(self) -> list[Call]:
+        """Let all workers do their work, and return their records."""
+        with ExitStack() as stack:
+            stack.callback(_pools.clear)
+            threads, together = (
+                self._filter(self._client(stack), coalesce=coalesce) for coalesce in (None, True)
+            )
+            work = [
+                *(self._thread(f"threads/{i}", "threads", threads) for i in range(THREADS)),
+                *(self._thread(f"together/{i}", "together", together) for i in range(THREADS)),
+                started(lambda: self._alone(self._filter(self._client(stack)))),
+                started(lambda: asyncio.run(self._tasks())),
+                started(lambda: self._fork({"threads": threads, "together": together})),
+            ]
+            for each in work:
+                self._records += _result(each, self._plan)
+        return self._records
+
+    def _client(self, stack: ExitStack) -> redis.Redis:
+        retry = Retry(NoBackoff(), self._dice.choice((0, 1, 3)))
+        client = redis.Redis(host="127.0.0.1", port=self._plan.port, retry=retry)
+        stack.callback(client.close)
+        _pools.append(client.connection_pool)
+        return client
+
+    def _filter(self, client: Any, **options: Any) -> Any:
+        kind: Any = CountingBloomFilter if self._plan.kind == "counting" else BloomFilter
+        return kind(client, self._plan.seed, **self._plan.options, **options)
+
+    def _worker(self, name: str, **options: Any) -> Worker:
+        return WORKERS[self._plan.kind](f"{self._name}/{name}", self._plan, **options)
+
+    def _thread(self, name: str, owner: str, shared: Any) -> Future[list[Call]]:
+        seat = Seat(f"{self._name}/{name}", f"{self._name}/{owner}", shared)
+        return started(lambda: _worked(seat, self._worker(name)))
+
+    def _alone(self, own: Any) -> list[Call]:
+        """Work with a filter object of one's own, and exchange tokens with other processes."""
+        name = f"{self._name}/alone"
+        seat = Seat(name, name, own)
+        if self._plan.kind == "claims":  # whose errors have no tokens
+            return _worked(seat, self._worker("alone"))
+        worker = self._worker("alone", hands=(self._hand, self._handed))
+        seat.run(worker.work())
+        self._links.barrier.wait(PATIENCE)
+        seat.run(worker.settle())
+        return seat.records
+
+    def _hand(self, hand: Hand) -> None:
+        inboxes = self._links.inboxes
+        inboxes[(self._number + 1) % len(inboxes)].put(hand)
+
+    def _handed(self) -> Iterator[Hand]:
+        inbox = self._links.inboxes[self._number]
+        while not inbox.empty():
+            yield inbox.get()
+
+    async def _tasks(self) -> list[Call]:
+        """Work in tasks, some of whose calls are cancelled."""
+        retry = AsyncRetry(NoBackoff(), self._dice.choice((0, 1, 3)))
+        async with redis.asyncio.Redis(host="127.0.0.1", port=self._plan.port, retry=retry) as client:
+            name = "CountingBloomFilter" if self._plan.kind == "counting" else "BloomFilter"
+            kind: Any = getattr(bloomredis.asyncio, name)
+            shared = kind(client, self._plan.seed, **self._plan.options)
+            seats = [Seat(f"{self._name}/tasks/{i}", f"{self._name}/tasks", shared) for i in range(TASKS)]
+
+            async def work(number: int, seat: Seat) -> None:
+                worker = self._worker(f"tasks/{number}", hurries=number % 2 == 0)
+                await seat.run_task(worker.work())
+                await seat.run_task(worker.settle())
+
+            await asyncio.gather(*(work(*each) for each in enumerate(seats)))
+        return [call for seat in seats for call in seat.records]
+
+    def _fork(self, shared: dict[str, Any]) -> list[Call]:
+        """Fork children at once, again and again; they go on with the filters of this process's threads."""
+        records: list[Call] = []
+        for number in range(1_000_000):
+            if not self._plan.goes_on():
+                break
+            made = shared[self._dice.choice(tuple(shared))]
+            names = [f"fork{number}{letter}" for letter in "abcd"[:CHILDREN]]
+            children = [Child(partial(self._child, name, made)) for name in names]
+            for child in children:
+                records += child.result()
+        return records
+
+    def _child(self, name: str, shared: Any) -> list[Call]:
+        """Work in threads of a child; siblings ask for the same."""
+        faulthandler.dump_traceback_later(PATIENCE)  # it is killed a little later
+        self._plan = replace(self._plan, end=min(self._plan.end, time.monotonic() + CHILD_SECONDS))
+
+        def work(number: int) -> list[Call]:
+            seat = Seat(f"{self._name}/{name}/{number}", f"{self._name}/{name}", shared)
+            return _worked(seat, self._worker(f"{name}/{number}", luck=f"{name[:-1]}/{number}"))
+
+        working = [started(partial(work, number)) for number in range(THREADS)]
+        return [call for each in working for call in _result(each, self._plan)]
+
+
+def _worked(seat: Seat, worker: Worker) -> list[Call]:
+    seat.run(worker.work())
+    seat.run(worker.settle())
+    return seat.records
+
+
+def _result(work: Future[list[Call]], plan: Plan) -> list[Call]:
+    """Return what a worker recorded; `TimeoutError` if it hangs."""
+    return work.result(max(0.0, plan.end - time.monotonic()) + 2 * PATIENCE)
