@@ -69,7 +69,9 @@ def _pending_answers_survive_the_filter() -> None:
     """What is pending is answered for another generation too."""
     ledger: Any = Ledger
     add, keep, find, taking, cut = ledger.add, ledger.keep, ledger.find, ledger.taking, ledger.cut
-    ledger.add = lambda self, items, lane, call, _, sent: add(self, items, lane, call, b"", sent)
+    ledger.add = lambda self, items, lane, call, _, *rest, **late: add(
+        self, items, lane, call, b"", *rest, **late
+    )
     ledger.keep = lambda self, item, _, *, answer: keep(self, item, b"", answer=answer)
     ledger.find = lambda self, item, _: find(self, item, b"")
     ledger.taking = lambda self, item, _, token: taking(self, item, b"", token)

@@ -13,7 +13,7 @@ import redis
 from bloomredis.errors import BloomError
 from bloomredis.operations.claims import Held
 from bloomredis.operations.counting import CountingOperations
-from bloomredis.operations.filter import FilterOperations
+from bloomredis.operations.plain import PlainOperations
 from bloomredis.protocol.replies import unhex
 from tests.simulation.database import ServerError
 from tests.simulation.network import error_of
@@ -168,9 +168,9 @@ def called(rng: random.Random, f: Any, held: list[Held]) -> Any:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: FilterOperations("f", capacity=300, error_rate=1e-9, on_lost="recreate"),
-        lambda: FilterOperations("f", capacity=300, error_rate=1e-3, on_lost="recreate", min_replicas=1),
-        lambda: FilterOperations("f", capacity=300, error_rate=1e-9, layout="classic", on_lost="recreate"),
+        lambda: PlainOperations("f", capacity=300, error_rate=1e-9, on_lost="recreate"),
+        lambda: PlainOperations("f", capacity=300, error_rate=1e-3, on_lost="recreate", min_replicas=1),
+        lambda: PlainOperations("f", capacity=300, error_rate=1e-9, layout="classic", on_lost="recreate"),
         lambda: CountingOperations("f", capacity=300, error_rate=1e-6, on_lost="recreate"),
     ],
     ids=["blocked", "waiting", "classic", "counting"],

@@ -53,7 +53,7 @@ class Interrupted(LosingClient):
 def test_a_batch_that_is_interrupted(any_server: Server, made: Callable[..., Any]) -> None:
     """Each of its items is new when it is asked about again, in whichever script Ctrl-C came."""
     with any_server.client() as client:
-        interrupted = Interrupted(client)
+        interrupted: Any = Interrupted(client)
         f = made(interrupted, "seen", **SIZE)
         f.add("warm")
         for at in (1, 2, 5, 9):
@@ -68,7 +68,7 @@ def test_a_batch_that_is_interrupted(any_server: Server, made: Callable[..., Any
 def test_claims_that_are_interrupted(any_server: Server) -> None:
     """They are held by whoever asks again on the same object, not lost until their leases run out."""
     with any_server.client() as client:
-        interrupted = Interrupted(client)
+        interrupted: Any = Interrupted(client)
         f = BloomFilter(interrupted, "seen", **SIZE)
         f.claim("warm").release()
         interrupted.at = 3
@@ -147,7 +147,7 @@ def test_a_late_reply(any_proxy: Proxy, any_server: Server, clock: Clock) -> Non
 def test_an_item_asked_about_while_layers_are_added(any_server: Server) -> None:
     """A pending item of a scaling filter is answered after growth, in a word of the public errors."""
     with any_server.client() as client, any_server.client() as other:
-        losing = LosingClient(client)
+        losing: Any = LosingClient(client)
         small: dict[str, Any] = {"capacity": 100, "error_rate": 1e-4}
         f = ScalingBloomFilter(losing, "seen", **small)
         f.add("warm")
@@ -177,7 +177,8 @@ def test_a_loss_that_is_met_late(any_server: Server) -> None:
                         met.set()
                         go.wait(20)
 
-        f = BloomFilter(Slow(client), "seen", **SIZE, on_lost="raise")
+        slow: Any = Slow(client)
+        f = BloomFilter(slow, "seen", **SIZE, on_lost="raise")
         answers: list[object] = []
 
         def ask() -> None:
@@ -225,7 +226,7 @@ def test_others_while_a_loss_is_told(any_server: Server) -> None:
 def test_what_is_pending_for_a_filter_that_is_gone(any_server: Server) -> None:
     """An item that nobody asks about again keeps neither the copy nor later items from their answers."""
     with any_server.client() as client:
-        losing = LosingClient(client)
+        losing: Any = LosingClient(client)
         f = BloomFilter(losing, "seen", **SIZE, local_cache=True)
         f.add("warm")
         losing.lose = ["lost"]
@@ -241,7 +242,7 @@ def test_what_is_pending_for_a_filter_that_is_gone(any_server: Server) -> None:
 def test_a_token_older_than_its_reader(any_server: Server) -> None:
     """However old a token is, "already there" is not said where it may be by the token's own call."""
     with any_server.client() as client:
-        losing = LosingClient(client)
+        losing: Any = LosingClient(client)
         f = BloomFilter(losing, "seen", **SIZE)
         f.add("warm")
         losing.lose = ["lost"]
@@ -272,7 +273,7 @@ def test_singly_and_in_batches(
     """Over a client that loses requests and replies, every item is new exactly once, however it is asked."""
     dice = random.Random(seed)
     with any_server.client() as client:
-        losing = LosingClient(client)
+        losing: Any = LosingClient(client)
         f = made(losing, f"seen {seed}", **SIZE, **options)
         f.add_many([f"warm {i}" for i in range(50)])
         items = [f"{i}" for i in range(60)]
