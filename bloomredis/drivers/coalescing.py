@@ -115,6 +115,11 @@ def _own_error(
         mine = _copied(reason)
         if isinstance(mine, OutcomeUnknownError):
             mine.token = tokens[0] if tokens else None
+            if mine.token is None:  # its item was not sent, or asked about for another caller
+                shared = (
+                    f"a call that shared a round trip with this one was not answered ({reason.__cause__})"
+                )
+                mine.args = (f"{shared}; a second call on the same object answers as this one would have",)
     if mine is not reason:
         mine.__cause__ = reason or error.__cause__
     return mine

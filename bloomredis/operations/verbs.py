@@ -157,6 +157,7 @@ class StoredVerbs(Verbs):
             existed = yield from self.stored.delete(number, keys)
         if lane:
             give_back(lane)
+        self.stored.reset()  # another call may have opened it meanwhile
         self._discard_pending()
         return existed
 
