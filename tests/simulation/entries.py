@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bloomredis import errors
+from bloomredis.errors import OutcomeUnknownError
 from bloomredis.operations import filter as plain
 
 
@@ -20,9 +21,7 @@ def _found(module: str, name: str) -> Any:
 PlainOperations: Callable[..., Any] = (
     _found("bloomredis.operations.plain", "PlainOperations") or plain.FilterOperations
 )
-NOTHING_IN_DOUBT: tuple[type[Exception], ...] = tuple(
-    kind for kind in (getattr(errors, "ConnectionFailedError", None),) if kind is not None
-)
+NOTHING_IN_DOUBT: type[Exception] = getattr(errors, "ConnectionFailedError", OutcomeUnknownError)
 """What is raised for a call that may simply be made again."""
 
 _usual = _found("bloomredis.operations.usual", "usual")

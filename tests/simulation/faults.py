@@ -74,7 +74,8 @@ def evict(world: World, what: str, place: int) -> None:
     keys = [key for key in world.server.data.alive() if what_is(key) == what]
     if keys:
         world.server.data.remove(keys[place % len(keys)])
-        world.history.disturbed[what] = world.history.step
+        if what != "filter":
+            world.history.disturbed[what] = world.history.step
 
 
 def what_is(key: bytes) -> str:

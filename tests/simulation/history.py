@@ -33,6 +33,7 @@ class Request:
     :ivar opened: the generation that it opened, if it did.
     :ivar held: what a claim was answered with, or what a commit is about.
     :ivar ending: the verb that ends the claim, once that began.
+    :ivar is_cancelled: whether its caller went away.
     :ivar is_single: whether it was not made with others, as a batch.
     """
 
@@ -50,7 +51,20 @@ class Request:
             "generation",
             "held",
         ),
-        *("is_single", "item", "lease", "opened", "now", "owner", "ref", "started", "state", "token", "verb"),
+        *(
+            "is_cancelled",
+            "is_single",
+            "item",
+            "lease",
+            "opened",
+            "now",
+            "owner",
+            "ref",
+            "started",
+            "state",
+            "token",
+            "verb",
+        ),
     )
 
     def __init__(self, ref: str, verb: str, item: int, owner: Any, earlier: Request | None = None) -> None:
@@ -65,6 +79,7 @@ class Request:
         self.generation: bytes | None = None
         self.opened: bytes | None = None
         self.is_single = True
+        self.is_cancelled = False
         self.ending: str | None = None
 
     def __repr__(self) -> str:
@@ -204,8 +219,8 @@ class History:
         return self.stored.changes.get(item, ())
 
     def disturbed_since(self, step: int, *names: str) -> bool:
-        """Return whether something happened after a step that excuses an answer."""
-        return any(self.disturbed[name] >= step for name in names or self.disturbed)
+        """Return whether something happened after a step that excuses an answer; by default about an add."""
+        return any(self.disturbed[name] >= step for name in names or ("receipt", "jump", "rollback"))
 
     def is_owed(self, request: Request, now: float, clock: int) -> bool:
         """Return whether a request without an answer may still get it."""

@@ -17,12 +17,12 @@ _BY_WORD: Final = {
     "OOM": redis.exceptions.OutOfMemoryError,
     "NOPERM": redis.exceptions.NoPermissionError,
 }
-_VERBS: Final = {
-    name: each.verb
-    for verb in scripts.verbs()
-    for each in (scripts.load(verb), scripts.load(verb, layered=True))
-    for name in (each.sha, each.text)
-}
+_SCRIPTS: Final = [
+    scripts.load(verb, layered=layered) for verb in scripts.verbs() for layered in (False, True)
+]
+_VERBS: Final = {name: each.verb for each in _SCRIPTS for name in (each.sha, each.text)}
+KNOWN_SCRIPTS: Final = {each.sha: each.text.encode() for each in _SCRIPTS}
+"""The texts of all scripts."""
 
 
 def error_of(text: str) -> Exception:

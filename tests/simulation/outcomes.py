@@ -26,9 +26,14 @@ class SoftTimeLimit(Exception):  # noqa: N818 - as in the library whose exceptio
     """An exception that is neither the client library's nor bloomredis'."""
 
 
-_UNKNOWN: Final = (
-    *(OutcomeUnknownError, ServerRefusedError, SoftTimeLimit, *NOTHING_IN_DOUBT),
-    *(redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, asyncio.CancelledError, GeneratorExit),
+_CANCELLED: Final[tuple[type[BaseException], ...]] = (SoftTimeLimit, asyncio.CancelledError, GeneratorExit)
+_UNKNOWN: Final[tuple[type[BaseException], ...]] = (
+    OutcomeUnknownError,
+    ServerRefusedError,
+    NOTHING_IN_DOUBT,
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    *_CANCELLED,
 )
 
 
@@ -69,9 +74,10 @@ def _failed(world: World, request: Request, error: BaseException) -> None:
             _not_held(world, request)
         elif not isinstance(error, _UNKNOWN):
             raise Violation("unexpected error", f"{request} raised {error!r}") from error
+        request.is_cancelled = isinstance(error, _CANCELLED)
         asked_again = "same object" in str(error)  # about an earlier call, whose token is its caller's
-        is_add = request.is_single and request.verb == "add"
-        if isinstance(error, OutcomeUnknownError) and is_add and not asked_again:
+        alone = request.is_single and request.owner.process.loop is None and not asked_again
+        if isinstance(error, OutcomeUnknownError) and alone and request.verb == "add":
             world.rules.unknown(request)
     finally:
         _end(world, request, "unknown" if isinstance(error, _UNKNOWN) else "void", answered=False)

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.simulation.history import Change, Entry, History, Request, Violation
+from tests.simulation.history import Change, History, Request, Violation
+from tests.simulation.repeats import Repeats
 
 
-class Rules:
+class Rules(Repeats):
     """The rules over one history.  `clocks` returns the clients' clock and the server's."""
 
     def __init__(self, history: History, clocks: Callable[[], tuple[float, int]], *, counts: bool) -> None:
-        self._history = history
+        super().__init__(history)
         self._clocks = clocks
         self._counts = counts
 
@@ -71,9 +72,10 @@ class Rules:
             if each.new == new and each.verb == request.verb and self._may_take(each, request, inherited)
         ]
 
-        def unlikely(change: Change) -> tuple[bool, bool, bool, int]:
+        def unlikely(change: Change) -> tuple[bool, ...]:
             own, owed = request in change.claimants, not set(inherited).isdisjoint(change.claimants)
-            return change not in live, not own, not owed, len(change.claimants)
+            known = request.owner.knows(change.generation, request)
+            return change not in live, not known, not own, not owed, len(change.claimants) > 1
 
         return sorted(found, key=unlikely) if len(found) > 1 else found
 
@@ -104,17 +106,6 @@ class Rules:
         change.taken = request
         return True
 
-    def _inherited(self, request: Request) -> list[Request]:
-        """Return the requests without an answer that a request asks again for, and what these asked for."""
-        left = [each for each in self._history.unknown if each.item == request.item and each is not request]
-        found, asking = [], [request]
-        while asking and left:
-            now = asking.pop()
-            asking += [each for each in left if self._inherits(now, each)]
-            found += [each for each in left if self._inherits(now, each)]
-            left = [each for each in left if each not in found]
-        return found
-
     def _may_take(self, change: Change, request: Request, inherited: list[Request] | None = None) -> bool:
         if any(each is request or self._runs_beside(each, request) for each in change.claimants):
             return True
@@ -126,22 +117,6 @@ class Rules:
             )
             for each in change.claimants
         )
-
-    @staticmethod
-    def _runs_beside(request: Request, other: Request) -> bool:
-        """Return whether two calls of one object ran at the same time: it may answer either first."""
-        both = (request.owner, request.verb) == (other.owner, other.verb)
-        return both and request.earlier is other.earlier is None and request.overlaps(other)
-
-    @staticmethod
-    def _inherits(request: Request, earlier: Request) -> bool:
-        """Return whether a request gets the answer that an earlier one did not get."""
-        if request.verb != earlier.verb:
-            return False
-        token = request.earlier
-        if token is None:
-            return request.owner is earlier.owner
-        return token.root is earlier.root or token.token == earlier.token
 
     def _check_present(self, request: Request) -> None:
         """Check "already there"."""
@@ -190,11 +165,19 @@ class Rules:
                     )
 
     def _has_other_takers(self, change: Change, request: Request, besides: Request | None = None) -> bool:
+        """Return whether somebody else may still be answered for a change.
+
+        A token is for its caller's own item: of callers that had errors only those with tokens count then.
+        """
         now, clock = self._clocks()
+        others = [each for each in change.claimants if each not in (request, besides)]
         return any(
-            each not in (request, besides)
-            and (each.state == "running" or self._history.is_owed(each, now, clock))
-            for each in change.claimants
+            each.state == "running"
+            or (
+                self._history.is_owed(each, now, clock)
+                and (request.earlier is None or each.token is not None or each.is_cancelled)
+            )
+            for each in others
         )
 
     def _has_rival(self, change: Change, request: Request) -> bool:
@@ -220,11 +203,6 @@ class Rules:
         elif all(entry.counts[request.item] for entry in self._since_first(request)):
             raise Violation("not removed", f"{request} was answered False, and it was in all the time")
         self._check_once(request)
-
-    def _since_first(self, request: Request) -> list[Entry]:
-        """Return what was stored since the first of the requests that a request asks again for."""
-        first = min([request.entry, *(each.entry for each in self._inherited(request))])
-        return self._history.log[first:]
 
     def _check_once(self, request: Request) -> None:
         """Check that an answered request, with the one that it repeats, counted once."""

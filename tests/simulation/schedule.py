@@ -25,7 +25,7 @@ def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
     calls = frozenset(name for name in chosen.calls if name in names)
     options = tuple((name, rng.choice(values)) for name, values in chosen.shared.items())
     processes = tuple(_setup(rng, chosen, f"p{i}") for i in range(rng.choice((1, 2, 2, 3))))
-    return Scenario(kind, options, processes, some, calls)
+    return Scenario(kind, options, processes, some, calls, is_warm=rng.random() < 0.6)
 
 
 def _setup(rng: random.Random, kind: Kind, name: str) -> Setup:
@@ -33,7 +33,7 @@ def _setup(rng: random.Random, kind: Kind, name: str) -> Setup:
         tuple((option, rng.choice(values)) for option, values in kind.variants.items())
         for _ in range(rng.choice((1, 1, 2)))
     )
-    return Setup(name, objects, rng.choice((0, 0, 1, 3, 10)), rng.random() < 0.3)
+    return Setup(name, objects, rng.choice((0, 0, 1, 3, 10)), rng.random() < 0.4)
 
 
 class Drawing:
@@ -91,8 +91,16 @@ class Drawing:
         if verb.endswith("_many"):
             items = tuple(rng.randrange(self._items) for _ in range(rng.choice((2, 3, 4))))
         elif verb not in ("reserve", "clear", "delete"):
-            items = (rng.randrange(self._items),)
+            items = (self._item(owner),)
         return Action("start", (ref, owner, verb, items, None))
+
+    def _item(self, owner: str) -> int:
+        """Return an item, often one that another call of the object is about."""
+        running = [each.item for each in self._world.owners[owner].running if each.item >= 0]
+        share = 0.3 if self._world.owners[owner].process.loop is None else 0.6
+        if running and self._rng.random() < share:
+            return self._rng.choice(running)
+        return self._rng.randrange(self._items)
 
     def _repeated(self, ref: str) -> Action | None:
         """Return a call that asks again for what had no answer."""

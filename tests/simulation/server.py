@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import sha1
 from pathlib import Path
@@ -119,6 +119,10 @@ class Server:
         self._known: dict[str, bytes] = {}
         self.denied: frozenset[str] = frozenset()
         self.replicas = 1
+
+    def learn(self, texts: Mapping[str, bytes]) -> None:
+        """Know scripts, given by their SHAs."""
+        self._known.update(texts)
 
     def flush_scripts(self) -> None:
         """Forget all scripts."""

@@ -95,8 +95,8 @@ def forgets(*what: str) -> Callable[[Any, Server], None]:
     return forget
 
 
-def loses_a_bit(command: Sequence[Any], server: Server) -> None:
-    """Clear the bits of one block of the filter where a test is executed."""
+def loses_bits(command: Sequence[Any], server: Server) -> None:
+    """Clear all bits of the filter, once in a while."""
     value = server.data.values.get(b"f")
     if value and server.data.now % 7 == 0:
         server.data.values[b"f"] = value[:64] + bytes(len(value) - 64)
@@ -111,7 +111,7 @@ def loses_a_bit(command: Sequence[Any], server: Server) -> None:
             {"own work", "owed", "counted twice", "nothing written", "no token"},
         ),
         (forgets("claim"), "script_flush", {"two holders", "two commits"}),
-        (loses_a_bit, "script_flush", {"bits lost", "nothing written"}),
+        (loses_bits, "script_flush", {"bits lost", "nothing written"}),
     ],
     ids=["receipts", "claims", "bits"],
 )

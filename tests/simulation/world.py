@@ -20,7 +20,7 @@ from tests.simulation.environment import Environment
 from tests.simulation.history import History, Request, Stored
 from tests.simulation.kinds import ITEMS, KEY, KINDS, Kind
 from tests.simulation.loop import Client, Loop
-from tests.simulation.network import Exchange, Message, Network, error_of, verb_of
+from tests.simulation.network import KNOWN_SCRIPTS, Exchange, Message, Network, error_of, verb_of
 from tests.simulation.processes import Call, Owner, Process, Setup, unpacked
 from tests.simulation.rules import Rules
 from tests.simulation.server import Server
@@ -48,6 +48,7 @@ class Scenario:
 
     :ivar faults: those that may happen.
     :ivar calls: those that are made.
+    :ivar is_warm: whether the server knows the scripts.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Scenario:
     processes: tuple[Setup, ...]
     faults: frozenset[str]
     calls: frozenset[str]
+    is_warm: bool = False
 
 
 class World:
@@ -84,6 +86,8 @@ class World:
         self.lines: list[str] | None = None
         self.held: list[Request] = []
         self.older: deque[tuple[Snapshot, Stored]] = deque(maxlen=OLDER_STATES)
+        if scenario.is_warm:
+            server.learn(KNOWN_SCRIPTS)
         for setup in scenario.processes:
             self.begin_process(setup)
 

@@ -1,0 +1,44 @@
+"""Requests that ask again for an answer that an earlier one did not get."""
+
+from __future__ import annotations
+
+from tests.simulation.history import Entry, History, Request
+
+
+class Repeats:
+    """The requests of one history."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def _inherited(self, request: Request) -> list[Request]:
+        """Return the requests without an answer that a request asks again for, and what these asked for."""
+        left = [each for each in self._history.unknown if each.item == request.item and each is not request]
+        found, asking = [], [request]
+        while asking and left:
+            now = asking.pop()
+            asking += [each for each in left if self._inherits(now, each)]
+            found += [each for each in left if self._inherits(now, each)]
+            left = [each for each in left if each not in found]
+        return found
+
+    def _since_first(self, request: Request) -> list[Entry]:
+        """Return what was stored since the first of the requests that a request asks again for."""
+        first = min([request.entry, *(each.entry for each in self._inherited(request))])
+        return self._history.log[first:]
+
+    @staticmethod
+    def _runs_beside(request: Request, other: Request) -> bool:
+        """Return whether two calls of one object ran at the same time: it may answer either first."""
+        both = (request.owner, request.verb) == (other.owner, other.verb)
+        return both and request.earlier is other.earlier is None and request.overlaps(other)
+
+    @staticmethod
+    def _inherits(request: Request, earlier: Request) -> bool:
+        """Return whether a request gets the answer that an earlier one did not get."""
+        if request.verb != earlier.verb:
+            return False
+        token = request.earlier
+        if token is None:
+            return request.owner is earlier.owner
+        return token.root is earlier.root or token.token == earlier.token
