@@ -30,7 +30,7 @@ def ttl_seconds(ttl: int) -> float | None:
 
 
 class UnderWay:
-    """What calls of this process are doing to a filter now; nothing in a forked child, or in a copy."""
+    """Work of this process on a filter that is not done yet; none in a forked child, or in a copy."""
 
     def __init__(self) -> None:
         self.renew()
