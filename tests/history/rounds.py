@@ -30,6 +30,8 @@ ROUND_SECONDS: Final = 1.5
 MOST_TOLD: Final = 5
 FEWEST_ROUNDS: Final = 3
 PATIENCE: Final = 90.0
+FULL: Final = 15
+"""A counter that has got there stays there."""
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
 
@@ -194,6 +196,8 @@ def _history(
     counts: dict[str, int] = {}
     if what.kind == "counting":
         counts = {
-            item: next(n for n in itertools.count() if not f.remove(item)) for item in items if present[item]
+            item: next(n for n in range(FULL + 1) if n == FULL or not f.remove(item))
+            for item in items
+            if present[item]
         }
     return History(what, calls, losses, present, counts)

@@ -154,12 +154,13 @@ class ItemWorker(Worker):
 class CountingWorker(Worker):
     """Adds items of which others have some too, and takes them out again, each at most once.
 
-    A counter ends at 15, so one worker in four takes part in an item.  A call without a token is asked again
-    only about an item that nobody else has.
+    A counter ends at 15, so one worker in four takes part in an item, and children have items of their own.
+    So do tasks that are cancelled: a call without a token is asked again only about such an item.
     """
 
     def __init__(self, name: str, plan: Plan, **options: object) -> None:
         super().__init__(name, plan, **options)  # type: ignore[arg-type]  # they are those of its base
+        self._has_own = self._hurries or options.get("luck") is not None
         self._share = random.Random(name).randrange(4)
         self._added: set[str] = set()
         self._in: list[str] = []
@@ -183,7 +184,7 @@ class CountingWorker(Worker):
                 yield from self.made(Ask("add_many" if len(items) > 1 else "add", items))
 
     def _new_items(self) -> Sequence[str]:
-        if self._hurries or self.dice.random() < 0.2:
+        if self._has_own or self.dice.random() < 0.2:
             self._own += 1
             return [f"{self.name}/{self._own}"]
         mine = [f"i{n}" for n in self.plan.window() if n % 4 == self._share]

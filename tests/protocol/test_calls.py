@@ -43,14 +43,14 @@ def test_a_known_script_is_one_round_trip() -> None:
     """EVALSHA, and the answer."""
     answer, sent = play(calls.call(ADD, [b"k"], [b"a"]), [b"1"])
     assert answer == b"1"
-    assert sent == [("EVALSHA", ADD.sha, 1, b"k", b"a")]
+    assert sent == [("EVALSHA", ADD.sha, b"1", b"k", b"a")]
 
 
 def test_an_unknown_script_is_taught_by_the_call_itself() -> None:
     """After NOSCRIPT the same call goes out as EVAL: one more round trip, no other."""
     answer, sent = play(calls.call(ADD, [b"k"], [b"a"]), [redis.exceptions.NoScriptError("x"), b"1"])
     assert answer == b"1"
-    assert sent[1:] == [("EVAL", ADD.text, 1, b"k", b"a")]
+    assert sent[1:] == [("EVAL", ADD.text, b"1", b"k", b"a")]
 
 
 def test_the_clients_own_errors_pass_through() -> None:
