@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from mmh3 import hash_bytes
@@ -19,6 +18,7 @@ from mmh3 import hash_bytes
 from bloomredis.bits import block_hashing, encoding
 from bloomredis.bits.batch import AT_ONCE, BlockBits
 from bloomredis.bits.block_hashing import BIT_VALUES, BLOCK_NUMBER, ENTRY_BYTES, picks
+from bloomredis.bits.derived import derived
 from bloomredis.bits.encoding import Item
 from bloomredis.bits.limits import BLOCK_BITS
 
@@ -43,12 +43,12 @@ class Blocked:
         """Server time of setting an item, in probes of the classic layout."""
         return 3.0 * self.blocks_per_item
 
-    @cached_property
+    @derived
     def bits_per_block(self) -> int:
         """Bits that an item sets in each of its blocks."""
         return self.num_hashes // self.blocks_per_item
 
-    @cached_property
+    @derived
     def regions(self) -> tuple[tuple[int, int], ...]:
         """Each region's first block and number of blocks."""
         return block_hashing.regions_of(self.num_bits // BLOCK_BITS, self.blocks_per_item)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from typing import Final
 
@@ -22,6 +21,7 @@ from bloomredis.bits.block_hashing import (
 )
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic
+from bloomredis.bits.derived import derived
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class Layered:
 
     layers: tuple[Classic | Blocked, ...]
 
-    @cached_property
+    @derived
     def item_bytes(self) -> int:
         """Length of one item's packed bytes."""
         return sum(layer.item_bytes for layer in self.layers)
 
-    @cached_property
+    @derived
     def cost(self) -> float:
         """Server time of setting an item, in probes; testing a layer costs as much as setting it."""
         return sum(layer.cost for layer in self.layers)
 
-    @cached_property
+    @derived
     def _blocked(self) -> BlockedLayers | None:
         """The layers, if all are blocked."""
         blocks = [layer for layer in self.layers if isinstance(layer, Blocked)]
@@ -82,7 +82,7 @@ class BlockedLayers:
 
     layouts: Sequence[Blocked]
 
-    @cached_property
+    @derived
     def _widest(self) -> tuple[int, int]:
         """The largest numbers of blocks an item and of bits a block."""
         regions = max(layout.blocks_per_item for layout in self.layouts)

@@ -17,7 +17,7 @@ local function recall(receipt, call)
   if not kept then
     return nil, false
   elseif type(kept) == 'table' then
-    if not kept.err:find('wrong kind', 1, true) then
+    if not tostring(kept.err):find('WRONGTYPE', 1, true) then
       redis.call('GET', receipt)  -- is refused, and says why
     end
     return nil, true  -- a key of another type, which is left alone
