@@ -63,12 +63,23 @@ def raise_interrupted(call: str, answers: Sequence[Any], items: Sequence[Any], e
     """Raise `BatchInterruptedError`, or the error that stopped the batch if no item was touched."""
     if not answers and not isinstance(error, OutcomeUnknownError):
         raise error
-    interrupted = BatchInterruptedError(
+    interrupted = interrupted_by(error, call, answers, items, getattr(error, "tokens", ()))
+    interrupted.answers = answers
+    raise interrupted from error
+
+
+def interrupted_by(
+    error: BaseException | None,
+    call: str,
+    answers: Sequence[Any],
+    items: Sequence[Any],
+    tokens: Sequence[str | None],
+) -> BatchInterruptedError:
+    """Return the error of a batch whose first items have these answers, the others these tokens."""
+    return BatchInterruptedError(
         f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with {call}(error.rest) "
         "once the reason is gone: nothing is lost",
         list(answers),
         items[len(answers) :],
-        getattr(error, "tokens", ()),
+        tokens,
     )
-    interrupted.answers = answers
-    raise interrupted from error

@@ -18,7 +18,7 @@ from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.loading import load_one_batch
 from bloomredis.operations.membership import Encoded
 from bloomredis.operations.options import Options
-from bloomredis.operations.outcomes import Answers
+from bloomredis.operations.outcomes import Answers, interrupted_by
 from bloomredis.operations.pipelines import AnyPipeline, Queueing
 from bloomredis.operations.verbs import Codec, Verbs
 from bloomredis.protocol.gather import at, gather, unless_failed
@@ -278,13 +278,7 @@ def _interrupted(
         if isinstance(stopped, BatchInterruptedError):
             for i, token in zip(own[len(stopped.results) :], stopped.tokens, strict=False):
                 tokens[i - known] = token
-    interrupted = BatchInterruptedError(
-        f"{known} of {len(items)} items were answered, then: {reason}. Go on with {call}(error.rest) once "
-        "the reason is gone: nothing is lost",
-        list(answers[:known]),
-        items[known:],
-        tokens,
-    )
+    interrupted = interrupted_by(reason, call, answers[:known], items, tokens)
     interrupted.__cause__ = reason
     return interrupted
 

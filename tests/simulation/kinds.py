@@ -5,6 +5,7 @@ Another kind is another entry of `KINDS`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -46,11 +47,10 @@ class Kind:
     counts: bool = False
 
 
-class PlainObserver:
-    """The items in a filter of one bitmap, by its bits."""
+class _Observer(ABC):
+    """Reads the value of the filter's key again where it has changed."""
 
     def __init__(self) -> None:
-        self._masks: dict[bytes, tuple[int, ...]] = {}  # by the parameters in the header
         self._value: Any = None
         self._observed = _NOTHING
 
@@ -60,6 +60,18 @@ class PlainObserver:
             self._value = value
             self._observed = _NOTHING if value is None else self._read(value)
         return self._observed
+
+    @abstractmethod
+    def _read(self, value: bytes) -> Observed:
+        """Return the generation and the items of a value."""
+
+
+class PlainObserver(_Observer):
+    """The items in a filter of one bitmap, by its bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._masks: dict[bytes, tuple[int, ...]] = {}  # by the parameters in the header
 
     def _read(self, value: bytes) -> Observed:
         parameters = value[:40]
@@ -75,20 +87,12 @@ class PlainObserver:
         return tuple(sum(1 << last - bit for bit in set(layout.probes(name.encode()))) for name in NAMES)
 
 
-class CountingObserver:
+class CountingObserver(_Observer):
     """How often each item is in a filter that counts, by its counters."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._places: dict[bytes, tuple[tuple[int, ...], ...]] = {}
-        self._value: Any = None
-        self._observed = _NOTHING
-
-    def __call__(self, data: Database) -> Observed:
-        value = data.find(KEY.encode())
-        if value is not self._value:
-            self._value = value
-            self._observed = _NOTHING if value is None else self._read(value)
-        return self._observed
 
     def _read(self, value: bytes) -> Observed:
         parameters = value[:40]
