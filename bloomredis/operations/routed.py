@@ -58,6 +58,10 @@ class RoutedOperations(Verbs):
         return
         yield  # a generator, as those that override it
 
+    def _ready_anew(self) -> Op[None]:
+        """Open the filter, or look whether the one that is open is still the same."""
+        return self._ready()
+
     def _part(self, place: Place) -> Queueing:
         part = self._parts.get(place)
         if part is None:
@@ -72,6 +76,10 @@ class RoutedOperations(Verbs):
         encoded = self.codec.encode(item)
         yield from self._ready()
         return (yield from self._on(self._place(encoded), call))
+
+    def _queued(self, item: Any, call: Callable[[Queueing], Op[None]]) -> Op[None]:
+        yield from self._ready_anew()
+        yield from self._route(item, call)
 
     def _everywhere(self, places: Iterable[Place], call: Callable[[Queueing], Op[T]]) -> Op[list[T]]:
         """Run an operation of several parts; all are done before an error of one is raised."""
@@ -199,12 +207,12 @@ class RoutedOperations(Verbs):
     def queue_add(self, pipe: AnyPipeline, item: Any) -> Op[None]:
         """Queue an add; that place in `pipe.execute()` holds 1 or 0."""
         self._check_one_server()
-        return self._route(item, lambda part: part.queue_add(pipe, item))
+        return self._queued(item, lambda part: part.queue_add(pipe, item))
 
     def queue_contains(self, pipe: AnyPipeline, item: Any) -> Op[None]:
         """Queue a test; that place in `pipe.execute()` holds 1 or 0."""
         self._check_one_server()
-        return self._route(item, lambda part: part.queue_contains(pipe, item))
+        return self._queued(item, lambda part: part.queue_contains(pipe, item))
 
     def _check_one_server(self) -> None:
         if self.servers > 1:
@@ -214,7 +222,7 @@ class RoutedOperations(Verbs):
         """Add items as fast as possible, without an answer for each; return how many were read."""
         done = 0
         while batch := (yield NextBatch(source)):
-            yield from self._ready()
+            yield from self._ready_anew()
             encoded = self.codec.encode_all(batch)
             outcomes = yield from gather(
                 (

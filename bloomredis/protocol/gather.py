@@ -87,16 +87,31 @@ def _exchanged(steps: Sequence[Step]) -> Op[list[Any]]:
     if len(merged) > 1:
         outcomes = yield Concurrent(merged)
     for group, reply in zip(groups.values(), outcomes, strict=True):
-        each = [reply] * len(group) if isinstance(reply, Exception) or len(group) == 1 else reply
-        for (i, _), own in zip(group, each, strict=True):
-            replies[i] = own
+        own = _parted([inner for _, inner in group], reply)
+        for (i, _), part in zip(group, own, strict=True):
+            replies[i] = part
     return replies
 
 
 def _merged(server: int | None, steps: Sequence[Any]) -> Step:
     """Return one step in place of several for one server."""
-    step = steps[0] if len(steps) == 1 else Pipelined(steps)
+    step = steps[0] if len(steps) == 1 else Pipelined([one for each in steps for one in _single(each)])
     return step if server is None else OnServer(server, step)
+
+
+def _parted(steps: Sequence[Any], reply: Any) -> Iterable[Any]:
+    """Return the reply to each of the steps that were merged."""
+    if len(steps) == 1 or isinstance(reply, Exception):
+        return [reply] * len(steps)
+    rest = iter(reply)
+    return [
+        list(islice(rest, len(_single(each)))) if isinstance(each, Pipelined) else next(rest)
+        for each in steps
+    ]
+
+
+def _single(step: Any) -> Sequence[Any]:
+    return step.steps if isinstance(step, Pipelined) else [step]
 
 
 def _caught(step: Step) -> Op[Any]:
