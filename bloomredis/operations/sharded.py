@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from bloomredis import arguments
-from bloomredis.errors import FilterLostError, FilterMismatchError
 from bloomredis.operations import info
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
@@ -17,11 +15,10 @@ from bloomredis.operations.options import CommonParameters, Options, Seconds
 from bloomredis.operations.pipelines import Queueing
 from bloomredis.operations.routed import Place, RoutedOperations
 from bloomredis.operations.verbs import Codec, StoredVerbs
-from bloomredis.protocol.gather import gather
+from bloomredis.protocol.gather import beside
 from bloomredis.protocol.receipts import Lanes
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning, shard_record
-from bloomredis.stored.handle import LayoutChanged
 from bloomredis.stored.shard import StoredShard
 from bloomredis.stored.shard_record import checked_name, checked_seed, checked_shards
 from bloomredis.stored.shards import StoredShards
@@ -93,8 +90,7 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
     def _ready_anew(self) -> Op[None]:
         yield from self._ready()
         if self.stored.is_look_due():
-            with suppress(LayoutChanged):  # it is open again
-                yield from self.stored.look()
+            yield from self.stored.look()
 
     def _shard(self, number: int) -> Place:
         return self.stored.known.server(number), self.stored.shard(number)
@@ -115,18 +111,9 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
 
     def _beside_a_look(self, run: Callable[[], Op[T]]) -> Op[T]:
         """Run an operation; if a look at the record is due, it is done beside that."""
-        while self.stored.handle is not None and self.stored.is_look_due():
-            both: tuple[Op[Any], Op[Any]] = self.stored.look(), run()
-            look, outcome = yield from gather(both)
-            if isinstance(look, FilterLostError | FilterMismatchError):
-                raise look
-            if isinstance(look, LayoutChanged):
-                continue  # the answer is about an earlier generation
-            if isinstance(outcome, Exception):
-                raise outcome
-            answer: T = outcome
-            return answer
-        return (yield from run())
+        if self.stored.handle is None or not self.stored.is_look_due():
+            return run()
+        return beside(run(), self.stored.look())
 
     def _new_part(self, place: Place) -> Queueing:
         return Shard(place[1], self.options)

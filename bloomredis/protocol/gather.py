@@ -122,6 +122,42 @@ def _caught(step: Step) -> Op[Any]:
         return error
 
 
+def beside(operation: Op[T], watch: Op[None]) -> Op[T]:
+    """Run an operation, and another one beside it, whose error ends the operation where it is.
+
+    An operation that has its answer by then is over, and its answer is not lost.
+    """
+    errors: list[Exception] = []
+
+    def watched() -> Op[None]:
+        try:
+            yield from watch
+        except Exception as error:
+            errors.append(error)
+
+    def run() -> Op[T]:
+        advance = partial(next, operation)
+        try:
+            while True:
+                step = advance()
+                try:
+                    advance = partial(operation.send, (yield step))
+                except Exception as error:
+                    advance = partial(operation.throw, error)
+                if errors:
+                    raise errors[0]
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        finally:
+            operation.close()
+
+    both: tuple[Op[Any], Op[Any]] = watched(), run()
+    _, answer = unless_failed((yield from gather(both)))
+    done: T = answer
+    return done
+
+
 def unless_failed(outcomes: Iterable[T | Exception]) -> list[T]:
     """Return the answers; raise the first error among the outcomes."""
     answers: list[T] = []

@@ -24,8 +24,10 @@ from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter
 
 if TYPE_CHECKING:
-    from bloomredis.stored.shards import StoredShards
+    from bloomredis.stored.shard_table import RecordTable
 
+NO_GENERATION: Final = bytes(8)
+"""Entry of the table for a shard that has never been made."""
 UNRECORDED_MS: Final = 60_000
 """A shard lives no longer until its maker has seen the record again: one whose maker died goes by itself."""
 _RESERVE, _DELETE, _EXPIRE = map(scripts.load, ("reserve", "delete", "expire"))
@@ -34,7 +36,7 @@ _RESERVE, _DELETE, _EXPIRE = map(scripts.load, ("reserve", "delete", "expire"))
 class StoredShard(StoredFilter):
     """A shard, with its entry in the table of the record."""
 
-    def __init__(self, of: StoredShards, number: int, record: ShardRecord) -> None:
+    def __init__(self, of: RecordTable, number: int, record: ShardRecord) -> None:
         name = shard_record.key(of.name, record.shards, number)
         super().__init__(name, new=None, layout=None, ttl=0, on_lost=of._on_lost, wait=of.wait)  # noqa: SLF001 - a part of it
         self._of = of

@@ -8,9 +8,13 @@
 -- include: header
 -- include: shard_record
 
-local record, refusal = open_filter(KEYS[1], ARGV[1])
+local key, identity = KEYS[1], ARGV[1]
+
+local record, refusal = open_filter(key, identity)
 if not record then
   return refusal
+elseif record.header:byte(11) ~= SHARDED then
+  return redis.error_reply('BLOOMARGUMENT the key holds no shard record')
 end
-redis.call('SETRANGE', KEYS[1], SHARD_RECORD_STATE, '\0\0')
+redis.call('SETRANGE', key, SHARD_RECORD_STATE, '\0\0')
 return 1
