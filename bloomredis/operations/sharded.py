@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar, Unpack
 
 from bloomredis import arguments
+from bloomredis.bits.batch import Encoded, PackedBatch, Prepared, parts_of
 from bloomredis.operations import info
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.membership import Encoded
+from bloomredis.operations.membership import PACKED
 from bloomredis.operations.options import CommonParameters, Options, Seconds
+from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import Queueing
 from bloomredis.operations.routed import Place, RoutedOperations
 from bloomredis.operations.verbs import Codec, StoredVerbs
@@ -37,11 +40,15 @@ class Shard(Queueing):
             return False
         return (yield from super().contains(item))
 
-    def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
+    def contains_encoded(self, encoded: Encoded | Prepared) -> Op[list[bool]]:
         """Test items that have been encoded."""
         if (yield from self.stored.is_absent()):
-            return [False] * len(encoded)
-        return (yield from super().contains_encoded(encoded))
+            return [False] * len(parts_of(encoded)[0])
+        return (yield from self.membership.test(encoded))
+
+    def add_encoded(self, encoded: Encoded | Prepared, items: Sequence[Any]) -> Op[Answers]:
+        """Add `items`, which have been encoded."""
+        return self.membership.add(encoded, items)
 
 
 class ShardedOperations(StoredVerbs, RoutedOperations):
@@ -104,8 +111,20 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
     def _route(self, item: Any, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         return self._beside_a_look(partial(super()._route, item, call))
 
+    def _batches(self, encoded: Encoded, parts: dict[Place, list[int]]) -> Iterable[Encoded | Prepared]:
+        if len(encoded) > PACKED:
+            return super()._batches(encoded, parts)
+        layout = planning.stored(self.stored.known.shard)
+        ordered = [encoded[i] for own in parts.values() for i in own]
+        data, size = layout.pack(ordered), layout.item_bytes
+        ends = list(accumulate(map(len, parts.values())))
+        return [
+            PackedBatch(layout, ordered[start:end], data[start * size : end * size])
+            for start, end in pairwise([0, *ends])
+        ]
+
     def _gathered(
-        self, encoded: Encoded, call: Callable[[list[int], list[str | bytes], Queueing], Op[list[T]]]
+        self, encoded: Encoded, call: Callable[[list[int], Any, Queueing], Op[list[T]]]
     ) -> Op[list[tuple[list[int], list[T] | Exception]]]:
         return self._beside_a_look(partial(super()._gathered, encoded, call))
 
