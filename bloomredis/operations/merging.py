@@ -11,19 +11,28 @@ from bloomredis.operations.outcomes import Answers, interrupted_by
 T = TypeVar("T")
 
 
-class Answered(dict[int, tuple[Answers, int]]):
-    """The answered items of a batch, by index: the answers of their part, and their index there."""
+class Answered:
+    """The answers of a batch's parts, as they come."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[list[int], Answers]] = []
+        self._places: dict[
+            int, tuple[Answers, int]
+        ] = {}  # by index: the answers of the part, the index there
 
     def record(self, own: list[int], answers: Answers | None) -> None:
-        """Record a part's answers to the first of its items."""
+        """Record a part's answers to the first of its items, which have these indexes in the batch."""
         if answers is not None:
-            self.update((own[j], (answers, j)) for j in range(len(answers)))
+            self._parts.append((own, answers))
 
     def keep(self, indexes: Iterable[int]) -> None:
         """Keep the answers of these items of the batch, where there is one."""
+        while self._parts:
+            own, answers = self._parts.pop()
+            self._places.update((own[j], (answers, j)) for j in range(len(answers)))
         for i in indexes:
-            if i in self:
-                answers, j = self[i]
+            if i in self._places:
+                answers, j = self._places[i]
                 answers.keep([j])
 
 

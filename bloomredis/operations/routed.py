@@ -137,7 +137,7 @@ class RoutedOperations(Verbs):
         try:
             outcomes = yield from self._gathered(encoded, call)
         except BaseException:  # the caller was cancelled or interrupted
-            answered.keep(answered)
+            answered.keep(range(len(items)))
             raise
         merged, error = put_together(len(items), outcomes)
         if error is None:
