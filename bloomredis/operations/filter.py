@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final, TypeVar
 
 from bloomredis import arguments
+from bloomredis.bits.batch import Encoded
 from bloomredis.operations import info
 from bloomredis.operations.claims import Claims, Held
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import load
 from bloomredis.operations.local_cache import CachedMembership
-from bloomredis.operations.membership import Encoded, Membership
+from bloomredis.operations.membership import Membership
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.verbs import Codec, StoredVerbs

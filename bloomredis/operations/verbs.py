@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from bloomredis import arguments
 from bloomredis.arguments import listed
 from bloomredis.bits import encoding
+from bloomredis.bits.batch import Encoded
 from bloomredis.operations.claims import Held
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.membership import Encoded
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
 from bloomredis.protocol.receipts import Lanes, give_back

@@ -35,6 +35,7 @@ NEEDED: Final = {
     "pttl": "FILTER",
     "pexpire": "FILTER nonsense",
     "pexpireat": "FILTER nonsense",
+    "persist": "BESIDE",
     "time": "",
     "wait": "0 0",
 }
