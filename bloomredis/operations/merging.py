@@ -16,9 +16,7 @@ class Answered:
 
     def __init__(self) -> None:
         self._parts: list[tuple[list[int], Answers]] = []
-        self._places: dict[
-            int, tuple[Answers, int]
-        ] = {}  # by index in the batch
+        self._places: dict[int, tuple[Answers, int]] = {}  # by index in the batch
 
     def record(self, own: list[int], answers: Answers | None) -> None:
         """Record a part's answers to the first of its items, which have these indexes in the batch."""

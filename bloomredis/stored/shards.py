@@ -56,17 +56,17 @@ class StoredShards(RecordTable):
         """
         self._check_lost()
         opened = self._opened
-        found = yield from self._look(0)
-        if found is not None and not (yield from self._is_left(found.record)):
-            found = None
-        if found is None and self._planned is None:
-            raise self.explained(Refusal(replies.MISSING, ""))
-        new = found.record if found else self._planned
-        assert new is not None  # noqa: S101 - one of the two is there
-        yield from self._copies(new, is_new=found is None or noticed)
-        if found is None:
-            found = yield from self._ask(0, _renewed(new))
-            self._check(found.record, 0, new)
+        found = None
+        while found is None or found.record.state == shard_record.DELETED:
+            found = yield from self._look(0)
+            if found is not None and (yield from self._is_left(found.record)):
+                yield from self._copies(found.record, is_new=noticed)
+                break
+            if self._planned is None:
+                raise self.explained(Refusal(replies.MISSING, ""))
+            yield from self._copies(self._planned, is_new=True)
+            found = yield from self._ask(0, _renewed(self._planned))
+            self._check(found.record, 0, self._planned)
         return self._opened_since(opened) or self._know(found)
 
     def _know(self, found: Found) -> Handle:
@@ -124,40 +124,46 @@ class StoredShards(RecordTable):
     def clear(self) -> Op[None]:
         """Write a new record, without shards; then delete the old shards."""
         self.reset()
-        if (now := (yield from self._replace_record(shard_record.SWEEPING))) is None:
-            yield from self.open()
-            yield from self._sweep(self.known)
-        else:
-            yield from self._copies(now.record, is_new=True)
-            self._know(now)
-            yield from self._finish(now.record)
+        now, _ = yield from self._begin(shard_record.SWEEPING)
+        if now is None:
+            raise self.explained(Refusal(replies.MISSING, ""))
+        yield from self._copies(now.record, is_new=True)
+        self._know(now)
+        yield from self._finish(now.record)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - a record says what was begun
-        """Write a record that says so, delete the shards, and then the record; without one, what it left."""
+        """Write a record that says so, delete the shards and the copies, and then the record."""
         self.reset()
-        if (now := (yield from self._replace_record(shard_record.DELETED))) is not None:
+        now, existed = yield from self._begin(shard_record.DELETED)
+        if now is not None:
             yield from self._finish(now.record)
-        elif (last := self._planned or self.record) is not None:
-            yield from self._sweep(last)
-            yield from self._delete_copies()
-        return now is not None
+        return existed
 
-    def _replace_record(self, state: int) -> Op[Found | None]:
-        """Store a record of another generation in that state; None if there is none to replace."""
-        while (found := (yield from self._look(0))) is not None:
-            if not (yield from self._is_left(found.record)):
-                return None
-            new = replace(_renewed(found.record), state=state)
-            now = yield from self._ask(0, new, found.record.head.identity)
+    def _begin(self, state: int) -> Op[tuple[Found | None, bool]]:
+        """Store a record of another generation in that state; return it, and whether it replaced one.
+
+        Where there is none, this object may know where an earlier one left shards; if not, there is no record.
+        """
+        while True:
+            found = yield from self._look(0)
+            if found is not None and not (yield from self._is_left(found.record)):
+                found = None
+            last = found.record if found else self._planned or self.record
+            if last is None:
+                return None, False
+            new = replace(_renewed(last), state=state)
+            now = yield from self._ask(0, new, found.record.head.identity if found else b"")
             if now.record.head.generation == new.head.generation:
-                return now
-        return None
+                return now, found is not None
 
     def _is_left(self, record: ShardRecord) -> Op[bool]:
         """Do what another client began and may not have ended; False if the record was to be deleted."""
+        if record.state == shard_record.DELETED:
+            yield from self._finish(record)
+            return False
         with suppress(ServerRefusedError):  # a user who only reads leaves it to others
             yield from self._finish(record)
-        return record.state != shard_record.DELETED
+        return True
 
     def _finish(self, record: ShardRecord) -> Op[None]:
         """Do what the state of a record asks for."""
@@ -166,7 +172,7 @@ class StoredShards(RecordTable):
         yield from self._sweep(record)
         done = _SETTLE
         if record.state == shard_record.DELETED:
-            yield from self._delete_copies()
+            yield from self._delete_copies(record)
             done = _DELETE
         yield from self._on(0, self._as_known(done, [self.key], [record.head.identity]))
 
@@ -174,10 +180,7 @@ class StoredShards(RecordTable):
         """Delete the shards that are not those of the stored record, which is read after they were seen."""
         shards = {number: StoredShard(self, number, record) for number in range(record.shards)}
         seen = yield from self._each(record, shards, lambda number: shards[number].found())
-        try:
-            live = (yield from self._ask(0)).record.tag
-        except (FilterNotFoundError, FilterMismatchError):
-            live = b""
+        live = (yield from self._stored_generation())[:4]
         doomed = {
             number: found
             for number, found in zip(shards, seen, strict=True)
@@ -185,12 +188,24 @@ class StoredShards(RecordTable):
         }
         yield from self._each(record, doomed, lambda number: shards[number].drop(doomed[number]))
 
-    def _delete_copies(self) -> Op[None]:
-        unless_failed((yield from gather(self._delete_copy(place) for place in range(1, self.servers))))
+    def _delete_copies(self, record: ShardRecord) -> Op[None]:
+        """Delete the copies that were seen while the record was stored: later ones are another filter's."""
+        places = range(1, self.servers)
+        seen = unless_failed((yield from gather(self._look(place) for place in places)))
+        if (yield from self._stored_generation()) == record.head.generation:
+            copies = {place: found.record for place, found in zip(places, seen, strict=True) if found}
+            deletions = (
+                self._on(place, self._as_known(_DELETE, [self.key], [copy.head.identity]))
+                for place, copy in copies.items()
+            )
+            unless_failed((yield from gather(deletions)))
 
-    def _delete_copy(self, place: int) -> Op[None]:
-        if (found := (yield from self._look(place))) is not None:
-            yield from self._on(place, self._call(_DELETE, [found.record.head.identity], self.wait))
+    def _stored_generation(self) -> Op[bytes]:
+        """Return the generation of the record that is stored now, b"" if there is none."""
+        try:
+            return (yield from self._ask(0)).record.head.generation
+        except (FilterNotFoundError, FilterMismatchError):
+            return b""
 
     def expire(self, ttl: int) -> Op[None]:
         """Let everything expire in `ttl` ms; after the record the shards that were made meanwhile."""

@@ -373,3 +373,23 @@ def test_a_record_that_fell_back_hides_no_item(server: Server) -> None:
         assert all(map(opened.contains, there))
         assert not any(opened.add_many(there))
         assert not any(f.contains_many(NEW))
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_slow_delete_leaves_the_copies_of_another_filter(any_server: Server, at: int) -> None:
+    """Others ended it and made the filter anew before it looked at the copy, or when it had."""
+    with running(binaries()["valkey-9"]) as second, proxied(second.socket) as proxy:
+        other = ShardedBloomFilter(
+            [any_server.client(), second.client()], "seen", on_lost="recreate", **OPTIONS
+        )
+        other.add_many(ITEMS)
+
+        def renew() -> None:
+            other.delete()
+            other.add_many(ITEMS)
+
+        clients = [any_server.client(), proxy.client()]
+        proxy.plan(*[("reserve_record", after(renew, passed)), ("delete", after(renew, passed))][at - 1])
+        ShardedBloomFilter(clients, "seen", **OPTIONS).delete()
+        opened = ShardedBloomFilter.open([any_server.client(), second.client()], "seen")
+        assert all(opened.contains_many(ITEMS))
