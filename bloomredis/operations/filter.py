@@ -16,7 +16,7 @@ from bloomredis.operations.local_cache import CachedMembership
 from bloomredis.operations.membership import Membership
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
-from bloomredis.operations.verbs import Codec, StoredVerbs
+from bloomredis.operations.verbs import Codec, Keep, StoredVerbs
 from bloomredis.protocol.calls import send
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Lanes, parse_token
@@ -85,11 +85,16 @@ class FilterOperations(StoredVerbs):
         """Test items that have been encoded."""
         return self._answering.test(encoded)
 
-    def keep(self, encoded: Encoded, answers: Sequence[bool]) -> None:
-        """Keep the answers of an add that could not be delivered, for a caller who asks again."""
-        if self.stored.handle is not None:
-            for item, answer in zip(encoded, answers, strict=False):
-                self.ledger.keep(item, self.stored.handle.generation, answer=answer)
+    def keeper(self) -> Keep:
+        """Return what keeps answers of the filter as it is now, for a caller who asks again."""
+        handle = self.stored.handle
+
+        def keep(encoded: Encoded, answers: Sequence[bool]) -> None:
+            if handle is not None:
+                for item, answer in zip(encoded, answers, strict=False):
+                    self.ledger.keep(item, handle.generation, answer=answer)
+
+        return keep
 
     def in_local_cache(self, item: Any) -> bool:
         """True if the local cache proves that an item is in the filter."""

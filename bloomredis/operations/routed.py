@@ -21,7 +21,7 @@ from bloomredis.operations.merging import Answered, put_together, stopped_batch
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import AnyPipeline, Queueing
-from bloomredis.operations.verbs import Codec, Verbs
+from bloomredis.operations.verbs import Codec, Keep, Verbs
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.steps import NextBatch, Op
@@ -156,10 +156,16 @@ class RoutedOperations(Verbs):
             raise error
         return [answer is True for answer in merged]
 
-    def keep(self, encoded: Encoded, answers: Sequence[bool]) -> None:
-        """Keep the answers of an add that could not be delivered, for a caller who asks again."""
-        for item, answer in zip(encoded, answers, strict=False):
-            self._part(self._place(as_bytes(item))).keep([item], [answer])
+    def keeper(self) -> Keep:
+        """Return what keeps answers of the filter as it is now, for a caller who asks again."""
+        keepers = {place: part.keeper() for place, part in self._parts.items()}
+
+        def keep(encoded: Encoded, answers: Sequence[bool]) -> None:
+            for item, answer in zip(encoded, answers, strict=False):
+                if own := keepers.get(self._place(as_bytes(item))):
+                    own([item], [answer])
+
+        return keep
 
     def in_local_cache(self, item: Any) -> bool:  # noqa: ARG002 - the signature of other filters
         """False: there is no local cache."""

@@ -142,7 +142,7 @@ class StoredShards(RecordTable):
     def _begin(self, state: int) -> Op[tuple[Found | None, bool]]:
         """Store a record of another generation in that state; return it, and whether it replaced one.
 
-        Where there is none, this object may know where an earlier one left shards; if not, there is no record.
+        Where there is none, this object may know where an earlier one left shards; if not, none is stored.
         """
         while True:
             found = yield from self._look(0)
