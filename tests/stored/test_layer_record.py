@@ -97,30 +97,30 @@ def test_a_stack_can_be_full() -> None:
 KNOWN = replace(rotating(), newest=5, began=(10, 20, 30))
 
 
-@pytest.mark.parametrize(
-    ("found", "continues"),
-    [
-        (KNOWN, True),
-        (replace(KNOWN, newest=6, began=(20, 30, 40)), True),
-        (replace(KNOWN, newest=9, began=(70,)), True),
-        (replace(KNOWN, newest=5, began=(10, 20, 31)), False),  # the same number, another layer
-        (replace(KNOWN, newest=0, began=(70,)), False),  # revived
-        (replace(KNOWN, newest=4, began=(10, 20)), False),  # an older copy
-        (KNOWN.renewed(), False),
-    ],
-)
-def test_a_record_only_goes_forward(found: RotatingRecord, continues: bool) -> None:
+LATER = {
+    "the same": KNOWN,
+    "with another layer": replace(KNOWN, newest=6, began=(20, 30, 40)),
+    "with other layers alone": replace(KNOWN, newest=9, began=(70,)),
+}
+OTHERS = {
+    "one layer is another": replace(KNOWN, newest=5, began=(10, 20, 31)),
+    "revived": replace(KNOWN, newest=0, began=(70,)),
+    "an older copy": replace(KNOWN, newest=4, began=(10, 20)),
+    "renewed": replace(KNOWN.renewed(), newest=6, began=(20, 30, 40)),
+}
+
+
+@pytest.mark.parametrize("found", LATER | OTHERS)
+def test_a_record_only_goes_forward(found: str) -> None:
     """Of one generation, with later layers, and the same where both have one."""
-    if not found.began:
-        found = replace(found, newest=6, began=(20, 30, 40))
-    assert found.continues(KNOWN) == continues
+    assert (LATER | OTHERS)[found].continues(KNOWN) == (found in LATER)
 
 
-@pytest.mark.parametrize(("begun", "ended"), [(4_499_999, False), (4_500_000, True)])
-def test_a_filter_ended_before_another_was_begun(begun: int, ended: bool) -> None:
+def test_a_filter_ended_before_another_was_begun() -> None:
     """By slices: its newest layer was forgotten by then; a scaling filter never ends."""
     known = replace(rotating(), began=(1_999_999, 2_499_999))  # the fifth slice of 500 ms
-    assert known.ended_before(replace(rotating(), began=(begun, 2 * begun))) == ended
+    later = (replace(rotating(), began=(begun, 2 * begun)) for begun in (4_499_999, 4_500_000))
+    assert [known.ended_before(other) for other in later] == [False, True]
     grown = replace(scaling(), began=(1,))
     assert not grown.ended_before(replace(grown, began=(10**15,)))
 
