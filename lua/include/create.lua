@@ -34,7 +34,7 @@ end
 
 -- Store an empty filter with this header, dated `time`, or now by the server's clock.
 local function create(key, template, ttl, time)
-  local header = template:sub(1, 48) .. write_u64(time or now()) .. write_u64(0)
+  local header = template:sub(1, 48) .. write_u64(time or clock()) .. write_u64(0)
   allocate(key, HEADER_BYTES + math.ceil(read_u64(template, 17) * cell_bits(template) / 8), ttl)
   redis.call('SETRANGE', key, 0, header)
   return header

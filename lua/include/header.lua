@@ -7,7 +7,7 @@ local function hex(bytes)
 end
 
 -- The server's clock in microseconds.
-local function now()
+local function clock()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]
 end

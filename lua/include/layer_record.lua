@@ -61,7 +61,7 @@ end
 local function missing(record)
   local width, slices = slices_of(record)
   if width then
-    local _, past = slice_at(now(), width, slices)
+    local _, past = slice_at(clock(), width, slices)
     if slice_at(begun(record, 0), width, slices) <= past then
       return redis.error_reply('BLOOMENDED all layers have come to their end'), true
     end

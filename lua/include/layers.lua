@@ -46,7 +46,7 @@ local function open_recorded(keys, identity, reads)
   local width, slices = slices_of(record)
   local current, past
   if width then
-    current, past = slice_at(now(), width, slices)
+    current, past = slice_at(clock(), width, slices)
   end
   local newest = {
     key = keys[1],

@@ -2,8 +2,9 @@
 --
 -- KEYS[1]      the layer record
 -- KEYS[2]      the layer to begin
--- KEYS[i + 2]  for every i from 1: the layers that the caller knows, the newest first, and then other keys of layers,
---              which are deleted together with those where the filter is new or emptied
+-- KEYS[3]      the newest layer that the caller knows, absent if there is none
+-- KEYS[i + 2]  for every i from 2: the other layers that the caller knows, the next newest first; then layers that may
+--              be left of earlier generations.  All are deleted where the filter is new or emptied
 -- ARGV[1]      the layer record that the caller knows, empty if there is none
 -- ARGV[2]      the layer record to store, without the times at which layers were begun (88 bytes); if its
 --              generation is not the one known, the filter is emptied, or made if there is none any more
@@ -19,7 +20,8 @@
 -- include: create
 -- include: layer_record
 
-local key, layer, known, wanted, template, ttl = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], read_number(ARGV[4], 0)
+local key, layer, newest_known = KEYS[1], KEYS[2], KEYS[3]
+local known, wanted, template, ttl = ARGV[1], ARGV[2], ARGV[3], read_number(ARGV[4], 0)
 
 local malformed = check_template(template)
 if malformed then
@@ -40,7 +42,7 @@ if there ~= known and there ~= '' then
   return state(there)
 end
 local grows = known:sub(41, 48) == wanted:sub(41, 48)
-local time, times = now(), ''
+local time, times = clock(), ''
 local width, slices = slices_of(wanted)
 if grows then
   if there == '' then
@@ -49,9 +51,9 @@ if grows then
   local current, past = slice_at(time, width or math.huge, slices or 0)
   local newest = width and slice_at(begun(there, 0), width, slices)
   if not width or newest > past then
-    local header = read_header(KEYS[3])
+    local header = read_header(newest_known)
     if not header then
-      return redis.error_reply('BLOOMDAMAGED ' .. KEYS[3])
+      return redis.error_reply('BLOOMDAMAGED ' .. newest_known)
     elseif (not width or newest >= current) and read_u64(header, 25) > read_u64(header, IDENTITY_BYTES + 1) then
       return state(there)
     end
@@ -80,7 +82,10 @@ if there ~= '' then
   redis.call('SET', key, there, 'KEEPTTL')
 end
 
-redis.call('UNLINK', layer, unpack(KEYS, grows and #KEYS + 1 or 3))
+redis.call('UNLINK', layer)
+for i = 1, grows and 0 or #KEYS - 2 do
+  redis.call('UNLINK', KEYS[i + 2])
+end
 local lasting = expires
 if width then
   local past_from = (slice_at(time, width, slices) + slices + 1) * width

@@ -10,4 +10,8 @@ if #KEYS < 2 then
 elseif redis.call('EXISTS', KEYS[1]) == 1 then
   return 0
 end
-return redis.call('UNLINK', unpack(KEYS, 2))
+local swept = 0
+for i = 1, #KEYS - 1 do
+  swept = swept + redis.call('UNLINK', KEYS[i + 1])
+end
+return swept
