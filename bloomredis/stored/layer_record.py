@@ -136,7 +136,7 @@ class LayerRecord:
 
     @property
     def grace(self) -> int:
-        """How long keys outlive the end of what they hold, in milliseconds."""
+        """Milliseconds by which keys outlive the end of what they hold."""
         return 0
 
 
@@ -202,7 +202,7 @@ class RotatingRecord(LayerRecord):
 
     @property
     def grace(self) -> int:
-        """How long keys outlive the end of what they hold, in milliseconds."""
+        """Milliseconds by which keys outlive the end of what they hold."""
         return min(60_000, -(-self.width * self.slices // 1000))
 
     def planned(self, number: int) -> Header:  # noqa: ARG002 - they are all alike

@@ -2,6 +2,7 @@
 -- include: numbers
 -- include: format
 -- include: header
+-- include: clock
 
 -- The description that a client reads a filter from: header in hex, length of the string, time to live in ms.
 local function describe(key, header)

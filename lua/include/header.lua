@@ -6,12 +6,6 @@ local function hex(bytes)
   return (bytes:gsub('.', function(c) return string.format('%02x', c:byte()) end))
 end
 
--- The server's clock in microseconds.
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
-end
-
 -- The bits of a cell: of a counter in a filter that counts, and one in any other.
 local function cell_bits(header)
   return header:byte(11) == COUNTING and 4 or 1

@@ -1,6 +1,7 @@
 -- The layer record (FORMAT.md): a key of its own that says which layers a scaling or rotating filter has.
 -- include: numbers
 -- include: header
+-- include: clock
 
 local LAYERS_BYTES = 16      -- of the identity, before the layer record or the descriptions of bitmaps
 local PARAMETERS_BYTES = 48  -- of a layer's header: all that does not depend on when it was begun
@@ -50,11 +51,6 @@ end
 local function slice_at(time, width, slices)
   local slice = math.floor(time / width)
   return slice, slice - slices - 1
-end
-
--- How long keys outlive the logical end of what they hold, in microseconds, for a clock that is set back a little.
-local function grace(width, slices)
-  return math.min(60000000, width * slices)
 end
 
 -- The error reply for a layer record that is missing: BLOOMENDED if all of its layers had come to their end.

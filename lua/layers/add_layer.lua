@@ -17,6 +17,7 @@
 -- include: numbers
 -- include: format
 -- include: header
+-- include: clock
 -- include: create
 -- include: layer_record
 
@@ -89,7 +90,8 @@ end
 local lasting = expires
 if width then
   local past_from = (slice_at(time, width, slices) + slices + 1) * width
-  lasting = math.ceil((past_from + grace(width, slices) - time) / 1000)
+  local grace = math.min(60000000, width * slices)  -- for a clock that is set back a little
+  lasting = math.ceil((past_from + grace - time) / 1000)
 end
 local header = create(layer, template, lasting, time)
 local record = wanted .. times .. header:sub(49, 56)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 
+import bloomredis.asyncio
 from bloomredis import (
     BatchInterruptedError,
     ConnectionFailedError,
@@ -25,6 +28,7 @@ from tests.support.waiting import wait_until
 
 SCALING, ROTATING = "ScalingBloomFilter", "RotatingBloomFilter"
 SIZE: dict[str, Any] = {"capacity": 100, "error_rate": 1e-6}
+CLASSES: dict[str, Any] = {SCALING: ScalingBloomFilter, ROTATING: RotatingBloomFilter}
 LONG: dict[str, dict[str, Any]] = {SCALING: SIZE, ROTATING: SIZE | {"window": 3600, "slices": 2}}
 SHORT: dict[str, Any] = SIZE | {"window": 0.4, "slices": 2}
 ITEMS = [f"item-{number}" for number in range(350)]
@@ -42,36 +46,64 @@ def end(client: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("kind", LONG)
-def test_who_meets_damage_second_takes_what_the_first_made(
-    client: redis.Redis, bloom: Any, kind: str
-) -> None:
+def test_who_meets_damage_second_takes_what_the_first_made(client: redis.Redis, kind: str) -> None:
     """Two objects meet the same lost layer: one empties the filter, and no item has two winners."""
     told: list[bool] = []
-    first = bloom(client, "seen", kind=kind, on_lost="recreate", **LONG[kind])
-    second = bloom(
-        client,
-        "seen",
-        kind=kind,
-        on_lost=lambda _: told.extend([first.add("x"), first.add("x")]),
-        **LONG[kind],
+
+    def meanwhile(_: FilterLostError) -> None:
+        told.extend([first.add("x"), first.add("x")])
+
+    first, second = (
+        CLASSES[kind](client, "seen", on_lost=on_lost, **LONG[kind]) for on_lost in ("recreate", meanwhile)
     )
-    if not hasattr(bloom, "close"):  # a coroutine cannot wait for another loop inside a callback
-        first.add_many(ITEMS)
-        assert second.contains("item-1")
-        client.delete(FIRST)
-        assert [second.add("x"), *told] == [False, True, False]
-        assert first.contains("x")
+    first.add_many(ITEMS)
+    assert second.contains("item-1")
+    client.delete(FIRST)
+    assert [second.add("x"), *told] == [False, True, False]
+    assert first.contains("x")
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_damage_is_told_once(client: redis.Redis, bloom: Any, kind: str) -> None:
+    """The batch that meets it goes on in an empty filter."""
+    losses: list[FilterLostError] = []
+    f = bloom(client, "seen", kind=kind, on_lost=losses.append, **LONG[kind])
+    f.add_many(ITEMS)
+    client.delete(FIRST)
+    assert f.add_many(ITEMS[:90]) == [True] * 90
+    assert f.info().count == 90
+    assert len(losses) == 1
+
+
+@pytest.mark.parametrize("kind", LONG)
+@pytest.mark.parametrize("objects", [1, 6])
+def test_tasks_that_meet_damage(any_client: redis.Redis, any_server: Server, kind: str, objects: int) -> None:
+    """The same for tasks: each item has one winner."""
+    batch = [f"new-{number}" for number in range(40)]
+    cls: Any = getattr(bloomredis.asyncio, kind)
+
+    async def main() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
+            filters = [cls(client, "seen", on_lost="recreate", **LONG[kind]) for _ in range(objects)]
+            await filters[0].add_many(ITEMS)
+            await asyncio.gather(*(f.contains("item-1") for f in filters))
+            any_client.delete(FIRST)
+            told = await asyncio.gather(
+                *(asyncio.gather(*map(filters[worker % objects].add, batch)) for worker in range(6))
+            )
+        assert winners(told, batch) == {1: 40}
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("kind", LONG)
 @pytest.mark.parametrize("objects", [1, 6])
 def test_threads_that_meet_damage(client: redis.Redis, kind: str, objects: int) -> None:
     """Each item has one winner, whether they share an object or have their own."""
-    cls: Any = {SCALING: ScalingBloomFilter, ROTATING: RotatingBloomFilter}[kind]
     batch = [f"new-{number}" for number in range(40)]
     for _ in range(5):
         client.flushall()
-        filters = [cls(client, "seen", on_lost="recreate", **LONG[kind]) for _ in range(objects)]
+        filters = [CLASSES[kind](client, "seen", on_lost="recreate", **LONG[kind]) for _ in range(objects)]
         filters[0].add_many(ITEMS)
         for f in filters:
             f.contains("item-1")
@@ -332,18 +364,17 @@ def test_a_delete_leaves_the_layers_of_a_newer_filter(
 @pytest.mark.parametrize("fate", ["lost", "never"])
 def test_a_client_that_dies_leaves_nothing(any_client: redis.Redis, kind: str, fate: str) -> None:
     """Wherever it dies while it makes, fills, empties or deletes a filter, a delete() removes it all."""
-    cls: Any = {SCALING: ScalingBloomFilter, ROTATING: RotatingBloomFilter}[kind]
     for step in range(80):
         any_client.flushall()
         dying = LosingClient(any_client)
         dying.lose = ["answer"] * step + [fate] * 1000
-        f = cls(dying, "seen", retry_safe=True, **LONG[kind])
+        f = CLASSES[kind](dying, "seen", retry_safe=True, **LONG[kind])
         with suppress(BatchInterruptedError, OutcomeUnknownError, ConnectionFailedError):
             f.add_many(ITEMS)
             f.clear()
             f.add_many(ITEMS)
             f.delete()
-        cls(any_client, "seen", **LONG[kind]).delete()
+        CLASSES[kind](any_client, "seen", **LONG[kind]).delete()
         assert not lasting(any_client)
         assert not any_client.keys("*layer*")
         if len(dying.sent) < step:
