@@ -19,7 +19,7 @@ from bloomredis import (
     ShardedBloomFilter,
 )
 from bloomredis.stored import shard_record
-from tests.support.clock import Clock, patched
+from tests.support.clock import Clock
 from tests.support.dying import Died, MortalClient
 from tests.support.proxy import Proxy, after, passed, proxied
 from tests.support.racing import race_threads, winners
@@ -27,19 +27,6 @@ from tests.support.servers import Server, binaries, running
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
 
 NEW = [f"new-{number}" for number in range(60)]
-
-
-@pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
-    """A proxy in front of each real server in turn."""
-    with proxied(server.socket) as made:
-        yield made
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The monotonic clock of bloomredis."""
-    return patched(monkeypatch)
 
 
 def lasting(client: redis.Redis) -> list[bytes]:
