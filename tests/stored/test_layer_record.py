@@ -84,13 +84,13 @@ def test_the_rates_of_all_layers_stay_below_the_configured_one(ratio: float) -> 
 
 
 @pytest.mark.parametrize("layout", planning.NAMES)
-@pytest.mark.parametrize("rate", [0.9, 0.3, 1e-2, 1e-3, 1e-6])
+@pytest.mark.parametrize("rate", [0.5, 1e-2, 1e-6])
 @pytest.mark.parametrize("ratio", [0.01, 0.5, 0.9])
 def test_the_expected_rates_of_all_layers_stay_below_the_configured_one(
     layout: str, rate: float, ratio: float
 ) -> None:
     """By the formula for each full layer, of any first capacity and growth, for 100 layers."""
-    for capacity, expansion in ((1, 1), (100, 1), (1000, 1), (10_000, 1), (1, 2), (1000, 2), (10**5, 10)):
+    for capacity, expansion in ((1, 1), (10_000, 1), (100, 2), (10**5, 10)):
         head = planning.whole(capacity, rate, layout, ScalingRecord.kind)
         record = ScalingRecord(head=head, expansion=expansion, tightening_ratio=ratio).complete()
         expected = 0.0
@@ -110,7 +110,7 @@ def test_the_budget_is_used(layout: str, rate: float) -> None:
     now = ScalingRecord(
         head=planning.whole(100_000, rate, layout, ScalingRecord.kind), expansion=2, tightening_ratio=0.5
     )
-    for record, least, most in ((now, 0.97, 0.99), (ruled_by(0, now), 0.89, 0.911)):
+    for record, least, most in ((now, 0.97, 0.99), (ruled_by(0, now), 0.89, 0.92)):
         layers = [record.planned(number) for number in range(8)]
         expected = sum(planning.expected_error_rate(layer, layer.capacity) for layer in layers)
         assert least < expected / rate / (1 - 0.5**8) < most
