@@ -6,19 +6,30 @@ hashes.  Sources:
 * Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970.
 * Broder & Mitzenmacher, "Network applications of Bloom filters: a survey", 2004, section 2.
 * Swamidass & Baldi, "Mathematical correction for fingerprint similarity measures", 2007.
+* Dillinger & Manolios, "Bloom filters in probabilistic verification", 2004, on double hashing.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from contextlib import suppress
+from functools import lru_cache
 from operator import index
-from typing import SupportsIndex
+from typing import Final, SupportsIndex
 
 from bloomredis.bits.limits import COUNTER_BITS, HEADER_BITS
 
 MAX_BITS = 2**32 - HEADER_BITS
 """Limit of one filter's bits: a Redis string holds 2^32 bits, and the header takes 512."""
+
+LEAST_BITS: Final = 1024
+"""Of a classic filter: among fewer bits, probes that start differently fall together too often."""
+FINEST: Final = 1e-9
+"""The lowest rate that a classic filter keeps: for a lower one it would take many times the usual bits."""
+RULES: Final = 1
+"""Version of the rules by which new filters are sized; a record of layers says which ones it goes by."""
+_ROUNDING: Final = 1.01  # what a whole number of hashes may add to a rate
 
 
 def integer(what: str, value: SupportsIndex) -> int:
@@ -58,9 +69,30 @@ def classic_bits(capacity: int, error_rate: float) -> int:
     return math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
 
 
-def num_bits(capacity: int, error_rate: float) -> int:
-    """Return `classic_bits`.  Raises `ValueError` if one key cannot hold so many (`MAX_BITS`)."""
-    return checked_num_bits(classic_bits(capacity, error_rate), capacity, error_rate)
+@lru_cache
+def least_bits(capacity: int, error_rate: float, finest: float = FINEST) -> int:
+    """Bits in the classic layout: `classic_bits`, or the more that a small filter needs for its rate.
+
+    It needs them since an absent item may have the very probes of another: `equal_probes`.
+
+    :param finest: the rate that is kept where `error_rate` is lower.
+    """
+    textbook = classic_bits(capacity, error_rate)
+    least, hashes = max(textbook, LEAST_BITS), num_hashes(textbook, capacity)
+    most = 4 * least + math.ceil(math.sqrt(2 * capacity / finest))
+    wanted = _ROUNDING * max(error_rate, finest)
+    return least + bisect_left(
+        range(least, most), -wanted, key=lambda bits: -classic_error_rate(capacity, bits, hashes)
+    )
+
+
+def num_bits(capacity: int, error_rate: float, finest: float | None = FINEST) -> int:
+    """Return `least_bits`, or `classic_bits` if `finest` is None; no more than one key can hold.
+
+    :raises ValueError: one key cannot hold `classic_bits` (`MAX_BITS`).
+    """
+    textbook = checked_num_bits(classic_bits(capacity, error_rate), capacity, error_rate)
+    return textbook if finest is None else min(least_bits(capacity, error_rate, finest), MAX_BITS)
 
 
 def checked_num_bits(bits: int, capacity: int, error_rate: float) -> int:
@@ -75,14 +107,14 @@ def checked_num_bits(bits: int, capacity: int, error_rate: float) -> int:
 
 
 def num_counters(capacity: int, error_rate: float) -> int:
-    """Return `classic_bits` as a number of counters.  Raises `ValueError` if one key cannot hold so many."""
+    """Return `num_bits` as a number of counters.  Raises `ValueError` if one key cannot hold so many."""
     counters, most = classic_bits(capacity, error_rate), MAX_BITS // COUNTER_BITS
     if counters > most:
         raise ValueError(
             f"capacity {capacity} at error_rate {error_rate} needs {counters} counters of {COUNTER_BITS} "
             f"bits; one key holds at most {most}: lower the capacity or allow a higher error_rate"
         )
-    return counters
+    return min(least_bits(capacity, error_rate), most)
 
 
 def num_hashes(bits: int, capacity: int) -> int:
@@ -91,8 +123,22 @@ def num_hashes(bits: int, capacity: int) -> int:
 
 
 def expected_error_rate(fill_ratio: float, hashes: int) -> float:
-    """Probability of a false positive, all k bits of an absent item being set: (X / m)^k."""
+    """Probability that all k bits of an absent item are set, its probes being its own: (X / m)^k."""
     return fill_ratio**hashes
+
+
+def equal_probes(items: int, bits: int) -> float:
+    """Probability that an absent item has the probes of one of so many that are in: n / m^2.
+
+    Two numbers below m determine all probes of an item (Dillinger & Manolios).
+    """
+    return items / bits**2
+
+
+def classic_error_rate(items: int, bits: int, hashes: int) -> float:
+    """Probability of a false positive in the classic layout after so many items."""
+    fill = expected_fill_ratio(items, bits, hashes)
+    return min(1.0, expected_error_rate(fill, hashes) + equal_probes(items, bits))
 
 
 def expected_fill_ratio(items: int, bits: int, hashes: int) -> float:

@@ -11,9 +11,17 @@ import typer
 from bloomredis.bits import sizing
 from bloomredis.cli.output import show, write
 from bloomredis.stored import planning, shard_record
+from bloomredis.stored.header import Header
+from bloomredis.stored.layer_record import ScalingRecord
 from bloomredis.stored.shard_record import ShardRecord
 
 Fields = dict[str, int | float | str]
+GrownTo = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Plan a ScalingBloomFilter that begins with the capacity and gets so many items."
+    ),
+]
 
 
 def plan(
@@ -26,6 +34,7 @@ def plan(
     count: Annotated[
         int | None, typer.Option("--shards", help="Plan a ShardedBloomFilter with so many shards.")
     ] = None,
+    grown_to: GrownTo = None,
     nodes: Annotated[
         int | None, typer.Option(min=1, help="Plan a ShardedBloomFilter on so many nodes or servers.")
     ] = None,
@@ -33,7 +42,9 @@ def plan(
 ) -> None:
     """Print the size of a filter, without a server; of a sharded one if one key cannot hold it."""
     rate = sizing.checked_error_rate(error_rate)
-    if count is None and nodes is None and sizing.classic_bits(capacity, rate) <= sizing.MAX_BITS:
+    if grown_to is not None:
+        fields, sizes = scaling_fields(capacity, rate, layout, grown_to), {"memory": "size_bytes"}
+    elif count is None and nodes is None and sizing.classic_bits(capacity, rate) <= sizing.MAX_BITS:
         fields = _plan(capacity, rate, layout)
         sizes = {"memory": "size_bytes"}
     else:
@@ -43,6 +54,45 @@ def plan(
         write(json.dumps(fields).encode() + b"\n")
     else:
         show(fields | {what: _human(float(fields[field])) for what, field in sizes.items()})
+
+
+def scaling_fields(capacity: int, error_rate: float, layout: str | None, items: int) -> Fields:
+    """Return the sizes of a scaling filter with so many items; `times_fixed` compares with a known size.
+
+    `most_times_fixed` is the most on the way, when a layer has just been begun; the largest layer is made in
+    one script, which takes the server `busy_ms`.
+    """
+    whole = planning.whole(capacity, error_rate, layout, ScalingRecord.kind)
+    record = ScalingRecord(head=whole, expansion=2, tightening_ratio=0.5).complete()
+    layers: list[Header] = []
+    room = size = 0
+    worst = 0.0
+    while room < items:
+        layers.append(record.planned(len(layers)))
+        size += layers[-1].size_bytes
+        worst = max(worst, size / _fixed_bytes(max(room + 1, capacity), error_rate, layout))
+        room += layers[-1].capacity
+    return {
+        "layout": layers[0].layout,
+        "layers": len(layers),
+        "room": room,
+        "num_bits": sum(layer.num_bits for layer in layers),
+        "bits_per_item": round(8 * size / items, 2),
+        "size_bytes": size,
+        "times_fixed": round(size / _fixed_bytes(items, error_rate, layout), 2),
+        "most_times_fixed": round(worst, 2),
+        "busy_ms": _busy_ms(layers[-1].size_bytes),
+    }
+
+
+def _fixed_bytes(items: int, error_rate: float, layout: str | None) -> float:
+    known = min(items, 100_000_000)  # one key need not hold it
+    return planning.new_header(known, max(error_rate, 1e-9), layout).size_bytes * items / known
+
+
+def _busy_ms(size: int) -> int:
+    """Return how long a server may take to make a string so long: 0.25 to 0.5 ms a megabyte (measured)."""
+    return math.ceil(size / 2**20 / 2)
 
 
 def sharded_fields(record: ShardRecord, nodes: int) -> Fields:
@@ -57,6 +107,7 @@ def sharded_fields(record: ShardRecord, nodes: int) -> Fields:
         "bits_per_item": round(bits / record.head.capacity, 2),
         "bits_per_shard": record.head.num_bits,
         "bytes_per_shard": each,
+        "busy_ms": _busy_ms(each),
         "nodes": nodes,
         "shards_per_node": most,
         "bytes_per_node": each * most,
@@ -72,6 +123,8 @@ def _plan(capacity: int, error_rate: float, layout: str | None) -> Fields:
         "num_hashes": head.num_hashes,
         "bits_per_item": round(head.num_bits / capacity, 2),
         "size_bytes": head.size_bytes,
+        "expected_error_rate": float(f"{planning.expected_error_rate(head, capacity):.3g}"),
+        "busy_ms": _busy_ms(head.size_bytes),
     }
 
 

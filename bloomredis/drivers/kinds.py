@@ -78,7 +78,9 @@ class ScalingBloomFilter(Filter[I], Expiring):
     at once, and everybody follows within the same call.
 
     A call costs the server a little more for each layer, and a client one more round trip when there is a new
-    one.  All keys lie in one hash slot.
+    one.  A layer is made in one script, which keeps the server from others for 0.25 to 0.5 ms a megabyte.
+    With `tightening_ratio` r, j full layers use 1 - r^j of `error_rate`; the rest is for those to come.
+    All keys lie in one hash slot.
 
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
     :param name: the key of the record; layers are `{name}:layer:0`, ...
@@ -148,7 +150,8 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         filter is created at first use and a stored one is checked; without, it must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
     :param shards: how many, 1 to 4,096; None for the stored number, and for a new filter as many as make
-        none larger than 128 MB, at least 16.
+        none larger than 128 MB, at least 16.  A shard is made in one script, 0.25 to 0.5 ms a megabyte: more
+        shards keep the server from others for less time, and make batches slower.
     :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes 6% to 16% less memory;
         None for the stored one (a new filter gets the default, blocked).
     :param seed: of the hash that picks the shard; None for the stored one, or the default.

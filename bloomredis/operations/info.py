@@ -72,7 +72,8 @@ def describe(name: str, found: Description, ones: int) -> FilterInfo:
 def _estimated_error_rate(head: Header, fill: float, items: int) -> float:
     if head.blocks_per_item:  # some blocks are fuller than others, so the mean fill is not enough
         return planning.expected_error_rate(head, items)
-    return sizing.expected_error_rate(fill, head.num_hashes)
+    equal = sizing.equal_probes(items, head.num_bits) if head.generation else 0.0
+    return min(1.0, sizing.expected_error_rate(fill, head.num_hashes) + equal)
 
 
 def combined(layers: Sequence[FilterInfo]) -> FilterInfo:

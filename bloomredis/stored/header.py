@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from bloomredis.bits.limits import BLOCK_BITS, COUNTER_BITS, HEADER_BITS, HEADER_BYTES, MAX_BITS_A_BLOCK
+from bloomredis.bits.sizing import RULES
 
 IDENTITY_BYTES: Final = 56
 """All but the count: a script compares them before it touches a bit."""
@@ -26,9 +27,10 @@ KINDS: Final = (
 """Owners of a header, by their code: a filter, or the record of one that is made of several."""
 FILTER: Final = KINDS.index("BloomFilter")
 COUNTING: Final = KINDS.index("CountingBloomFilter")
+_OF_LAYERS: Final = {KINDS.index("ScalingBloomFilter"), KINDS.index("RotatingBloomFilter")}
 
-_FORMAT: Final = struct.Struct(">6sBBBBB5sQQd8sQQ")
-_RESERVED: Final = bytes(5)
+_FORMAT: Final = struct.Struct(">6sBBBBBB4sQQd8sQQ")
+_RESERVED: Final = bytes(4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class Header:
 
     `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` is 0 in the classic
     layout; `kind` says what follows the header.  Of a filter that counts, `num_bits` is the number of
-    counters.
+    counters.  `rules` are those that the layers of a filter in layers are sized by, else 0.
     """
 
     layout: str
@@ -50,6 +52,7 @@ class Header:
     count: int = 0
     blocks_per_item: int = 0
     kind: int = FILTER
+    rules: int = 0
 
     def pack(self) -> bytes:
         """Return the 64 bytes that are stored."""
@@ -60,6 +63,7 @@ class Header:
             self.num_hashes,
             self.blocks_per_item,
             self.kind,
+            self.rules,
             _RESERVED,
             self.num_bits,
             self.capacity,
@@ -118,20 +122,22 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
     """Return a header of that kind.  Raises `ValueError`, which names the fault, for other bytes."""
     if len(data) != HEADER_BYTES:
         raise ValueError(f"a header has {HEADER_BYTES} bytes, not {len(data)}")
-    magic, version, code, hashes, blocks, found, reserved, *numbers = _FORMAT.unpack(data)
+    magic, version, code, hashes, blocks, found, rules, reserved, *numbers = _FORMAT.unpack(data)
     if magic != _MAGIC:
         raise ValueError(f"it begins with {magic!r}, not {_MAGIC!r}")
     if version != _VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
-    if code not in _LAYOUT_NAMES or found >= len(KINDS) or reserved != _RESERVED:
+    known_rules = RULES if {found, kind} & _OF_LAYERS else 0
+    if code not in _LAYOUT_NAMES or found >= len(KINDS) or rules > known_rules or reserved != _RESERVED:
         raise ValueError(
-            f"it has layout {code}, kind {found}, options {reserved.hex()}, unknown to this release"
+            f"it has layout {code}, kind {found}, options {data[11:16].hex()}, unknown to this release"
         )
     if found != kind:
         raise ValueError(f"it is that of a {KINDS[found]}, not of a {KINDS[kind]}; use {KINDS[found]}")
     names = ("num_bits", "capacity", "error_rate", "generation", "created_at", "count")
     fields = dict(zip(names, numbers, strict=True))
-    head = Header(layout=_LAYOUT_NAMES[code], num_hashes=hashes, blocks_per_item=blocks, kind=kind, **fields)
+    layout = _LAYOUT_NAMES[code]
+    head = Header(layout=layout, num_hashes=hashes, blocks_per_item=blocks, kind=kind, rules=rules, **fields)
     if not head.is_possible:
         raise ValueError(
             f"its parameters make no filter: num_hashes {hashes}, num_bits {head.num_bits}, "

@@ -25,21 +25,27 @@ class StorageOptions(TypedDict):
     wait: Wait | None
 
 
-def plan(name: str, capacity: int, error_rate: float) -> Classic | Blocked:
+def plan(
+    name: str, capacity: int, error_rate: float, finest: float | None = sizing.FINEST
+) -> Classic | Blocked:
     """Return the layout of a new filter.  Raises `ValueError` if one key cannot hold it."""
     check_name(name)
     if name == Blocked.name:
         return blocked_sizing.plan(capacity, error_rate)
-    bits = sizing.num_bits(capacity, error_rate)
-    return Classic(num_bits=bits, num_hashes=sizing.num_hashes(bits, capacity))
+    bits = sizing.num_bits(capacity, error_rate, finest)
+    return Classic(num_bits=bits, num_hashes=_num_hashes(capacity, error_rate))
 
 
 def new_header(
-    capacity: SupportsIndex, error_rate: float, layout: str | None = None, kind: int = FILTER
+    capacity: SupportsIndex,
+    error_rate: float,
+    layout: str | None = None,
+    kind: int = FILTER,
+    finest: float | None = sizing.FINEST,
 ) -> Header:
     """Return the header of a new filter without its generation.  Raises `ValueError` if it fits no key."""
     count, rate = sizing.checked_capacity(capacity), sizing.checked_error_rate(error_rate)
-    planned = plan_counting(count, rate) if kind == COUNTING else plan(layout or DEFAULT, count, rate)
+    planned = plan_counting(count, rate) if kind == COUNTING else plan(layout or DEFAULT, count, rate, finest)
     if planned.num_hashes > MAX_HASHES:
         raise ValueError(
             f"error_rate {rate} needs {planned.num_hashes} hashes an item; "
@@ -60,7 +66,12 @@ def new_header(
 def plan_counting(capacity: int, error_rate: float) -> Counting:
     """Return the layout of a new filter that counts.  Raises `ValueError` if one key cannot hold it."""
     counters = sizing.num_counters(capacity, error_rate)
-    return Counting(num_bits=counters, num_hashes=sizing.num_hashes(counters, capacity))
+    return Counting(num_bits=counters, num_hashes=_num_hashes(capacity, error_rate))
+
+
+def _num_hashes(capacity: int, error_rate: float) -> int:
+    """Return the hashes of the classic layout, also where a filter has more bits than the formula says."""
+    return sizing.num_hashes(sizing.classic_bits(capacity, error_rate), capacity)
 
 
 def stored(header: Header) -> Classic | Blocked:
@@ -78,9 +89,7 @@ def expected_error_rate(head: Header, items: int) -> float:
     if head.blocks_per_item:
         blocks, bits = head.num_bits // BLOCK_BITS, head.num_hashes // head.blocks_per_item
         return blocked_sizing.expected_error_rate(items, blocks, head.blocks_per_item, bits)
-    return sizing.expected_error_rate(
-        sizing.expected_fill_ratio(items, head.num_bits, head.num_hashes), head.num_hashes
-    )
+    return sizing.classic_error_rate(items, head.num_bits, head.num_hashes)
 
 
 def check_name(name: str) -> None:
@@ -100,6 +109,6 @@ def template(
 
 
 def whole(capacity: int, error_rate: float, layout: str | None, kind: int) -> Header:
-    """Return the header of a filter that is made of several, for all of it together."""
+    """Return the header of a filter that is made of layers, for all of it together."""
     sample = new_header(1, error_rate, layout)  # no one key has to hold it
-    return replace(sample, capacity=sizing.checked_capacity(capacity), kind=kind)
+    return replace(sample, capacity=sizing.checked_capacity(capacity), kind=kind, rules=sizing.RULES)

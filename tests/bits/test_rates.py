@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from bloomredis import BloomFilter
 from bloomredis.bits import blocked_sizing, hashing
 from bloomredis.bits.bitmap import Bits
+from bloomredis.bits.blocked import Blocked
 from bloomredis.stored import planning
+from bloomredis.stored.layer_record import ScalingRecord
 from tests.support.servers import Server
 from tests.support.sizes import long, short
 
@@ -84,6 +87,73 @@ def test_the_rate_in_simulated_filters(
         bits.add_many(digests(capacity))
         false_positives += found(bits, digests, probes // filters)
     assert 0.9 <= false_positives / probes / error_rate <= 1.1
+
+
+@pytest.mark.parametrize("error_rate", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("capacity", [1, 4, 32, 100])
+@pytest.mark.parametrize("layout", planning.NAMES)
+def test_the_rate_of_small_filters(
+    digests: Callable[[int], Sequence[str]], layout: str, capacity: int, error_rate: float
+) -> None:
+    """It is at most the configured one, give or take four deviations."""
+    filters, each = 200, max(1_000, round(1 / error_rate))
+    false_positives = 0
+    for _ in range(filters):
+        bits = Bits(planning.plan(layout, capacity, error_rate))
+        bits.add_many(digests(capacity))
+        false_positives += found(bits, digests, each)
+    expected = filters * each * error_rate
+    chance = math.sqrt(expected + filters * (each * error_rate * SPREAD[layout]) ** 2 / capacity)
+    assert false_positives <= 1.02 * expected + 4 * chance
+
+
+SPREAD = {"classic": 1.8, "blocked": 5.6}
+"""Deviation of the rate of one filter of n items, in units of the rate over sqrt(n)."""
+
+
+@pytest.mark.parametrize("layout", planning.NAMES)
+@pytest.mark.parametrize("capacity", [1_000, 10_000])
+def test_the_spread_of_rates(digests: Callable[[int], Sequence[str]], layout: str, capacity: int) -> None:
+    """The rates of filters with the same parameters differ by chance, by no more than `SPREAD`."""
+    for error_rate in (1e-2, 1e-3):
+        rates = []
+        for _ in range(100):
+            bits = Bits(planning.plan(layout, capacity, error_rate))
+            bits.add_many(digests(capacity))
+            rates.append(rate_of(bits))
+        assert np.std(rates) / np.mean(rates) * math.sqrt(capacity) <= 1.2 * SPREAD[layout]
+
+
+def rate_of(bits: Bits) -> float:
+    """Return the probability that an absent item is found, by the bits that are set."""
+    ones = np.unpackbits(bits.array)[: bits.layout.num_bits]
+    if isinstance(bits.layout, Blocked):
+        k = bits.layout.bits_per_block
+        chances = np.array([math.comb(set_bits, k) / math.comb(256, k) for set_bits in range(257)])
+        each = chances[ones.reshape(-1, 256).sum(axis=1)]
+        return math.prod(float(each[first : first + size].mean()) for first, size in bits.layout.regions)
+    return float(ones.mean()) ** bits.layout.num_hashes
+
+
+@pytest.mark.parametrize(("expansion", "ratio", "layers"), [(2, 0.5, 5), (1, 0.9, 30), (3, 0.3, 3)])
+@pytest.mark.parametrize("layout", planning.NAMES)
+def test_the_rate_of_scaling_filters(
+    digests: Callable[[int], Sequence[str]], layout: str, expansion: int, ratio: float, layers: int
+) -> None:
+    """All layers together find what the formula expects, within four deviations, and less than configured."""
+    head = planning.whole(10_000, 1e-2, layout, ScalingRecord.kind)
+    record = ScalingRecord(head=head, expansion=expansion, tightening_ratio=ratio).complete()
+    expected = rate = variance = 0.0
+    for layer in map(record.planned, range(layers)):
+        bits = Bits(planning.stored(layer))
+        for start in range(0, layer.capacity, AT_A_TIME):
+            bits.add_many(digests(min(AT_A_TIME, layer.capacity - start)))
+        rate += rate_of(bits)
+        expected += planning.expected_error_rate(layer, layer.capacity)
+        variance += (layer.error_rate * SPREAD[layout]) ** 2 / layer.capacity
+    assert expected < 1e-2 * (1 - ratio**layers)
+    assert expected > 0.94 * 1e-2 * (1 - ratio**layers)
+    assert abs(rate - expected) <= 4 * math.sqrt(variance)
 
 
 def test_the_rate_of_several_blocks(digests: Callable[[int], Sequence[str]]) -> None:

@@ -16,7 +16,7 @@ from bloomredis.stored import planning
 )
 def test_known_sizes(capacity: int, error_rate: float, bits: int, hashes: int) -> None:
     """Bits and hashes are those of the textbook."""
-    assert sizing.num_bits(capacity, error_rate) == bits
+    assert sizing.classic_bits(capacity, error_rate) == bits
     assert sizing.num_hashes(bits, capacity) == hashes
 
 
@@ -25,6 +25,27 @@ def test_the_limit_of_one_key_is_named() -> None:
     with pytest.raises(ValueError, match=r"needs 9585058378 bits.*2\^32.*4294966784"):
         sizing.num_bits(1_000_000_000, 0.01)
     assert sizing.num_bits(448_000_000, 0.01) <= sizing.MAX_BITS
+
+
+@pytest.mark.parametrize("error_rate", [0.9, 0.35, 0.05, 1e-2, 1e-3, 1e-5, 1e-9])
+@pytest.mark.parametrize("capacity", [1, 10, 100, 1_000, 100_000, 1_000_000])
+def test_small_classic_filters_get_the_bits_that_they_need(capacity: int, error_rate: float) -> None:
+    """The expected rate, that of equal probes included, is kept; from some size on the textbook is enough."""
+    layout = planning.plan("classic", capacity, error_rate)
+    textbook = sizing.classic_bits(capacity, error_rate)
+    rate = sizing.classic_error_rate(capacity, layout.num_bits, layout.num_hashes)
+    assert rate <= 1.01 * error_rate
+    assert layout.num_bits >= max(1024, textbook)
+    if 1e-3 <= error_rate <= 0.3 and capacity >= 1000:
+        assert layout.num_bits == textbook
+    assert planning.plan_counting(capacity, error_rate).num_bits == layout.num_bits
+    assert planning.plan_counting(capacity, error_rate).num_hashes == layout.num_hashes
+
+
+def test_what_fitted_a_key_still_does() -> None:
+    """A filter for which the textbook's bits are enough is never refused for more of them."""
+    assert sizing.num_bits(19_000_000_000, 0.9) == sizing.MAX_BITS
+    assert sizing.num_counters(4_500_000_000, 0.9) == sizing.MAX_BITS // 4
 
 
 @pytest.mark.parametrize("layout", planning.NAMES)

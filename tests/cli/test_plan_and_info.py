@@ -45,6 +45,28 @@ def test_plan_with_shards() -> None:
     assert "shards" not in json.loads(printed("plan", *options))
 
 
+@pytest.mark.parametrize(("rate", "most"), [(0.01, 4.9), (0.001, 3.7)])
+def test_plan_of_a_scaling_filter(rate: float, most: float) -> None:
+    """Just after it has grown a filter takes several times what one of a known size does, as README says."""
+    options = ["--capacity", 1000, "--error-rate", rate, "--json", "--grown-to"]
+    full = json.loads(printed("plan", *options, 1000 * (2**9 - 1)))
+    grown = json.loads(printed("plan", *options, 1000 * (2**9 - 1) + 1))
+    assert (full["layers"], grown["layers"]) == (9, 10)
+    assert full["times_fixed"] < 2.5
+    assert full["times_fixed"] < grown["times_fixed"] <= grown["most_times_fixed"] <= most
+    assert grown["most_times_fixed"] > 0.9 * most
+
+
+def test_plan_says_how_long_a_server_is_busy() -> None:
+    """A string is made in one command; 0.5 ms a megabyte is the most that was measured."""
+    options = ["--capacity", 400_000_000, "--error-rate", 0.01, "--json"]
+    assert 200 <= json.loads(printed("plan", *options))["busy_ms"] <= 256
+    assert json.loads(printed("plan", *options, "--shards", 100))["busy_ms"] < 4
+    assert json.loads(
+        printed("plan", "--capacity", 9, "--error-rate", 1e-12, "--layout", "classic", "--json")
+    )["expected_error_rate"] == pytest.approx(1e-9, rel=0.02)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_info(any_server: Server, kind: str) -> None:
     """Info prints the class and every field of FilterInfo, one a line, of any class."""

@@ -14,7 +14,7 @@ import bloomredis
 import bloomredis.asyncio
 from bloomredis import CountingBloomFilter, FilterLostError, FilterMismatchError
 from bloomredis.stored import planning
-from tests.support.counting import MOST, expected_counters, make, stored_counters
+from tests.support.counting import MOST, expected_counters, make, store_earlier, stored_counters
 from tests.support.servers import Server
 
 
@@ -50,6 +50,7 @@ def test_a_refused_removal_changes_nothing(bloom: Any, client: redis.Redis) -> N
 
 def test_a_full_counter_stays(bloom: Any, client: redis.Redis) -> None:
     """Beyond 15 nobody knows how often, so nothing that shares the counter is ever missed."""
+    store_earlier(client, capacity=1, error_rate=0.5, num_bits=2, num_hashes=1)
     f = make(bloom, client, capacity=1, error_rate=0.5)
     assert f.info().num_bits == 2
     f.add_many(["a"] * 20 + ["b"] * 20 + ["c"])

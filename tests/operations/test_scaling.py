@@ -22,6 +22,8 @@ from bloomredis import (
     OutcomeUnknownError,
     ScalingBloomFilter,
 )
+from bloomredis.bits import sizing
+from bloomredis.stored import header, planning
 from tests.support.losing import LosingClient
 from tests.support.racing import flushing_scripts, race_processes, race_threads, winners
 from tests.support.servers import Server
@@ -178,6 +180,33 @@ def test_other_parameters_are_refused(any_client: redis.Redis, other: dict[str, 
     (name,) = other
     with pytest.raises(FilterMismatchError, match=rf"{name} .*ScalingBloomFilter\.open"):
         make(any_client, **other).add("b")
+
+
+@pytest.mark.parametrize("layout", ["blocked", "classic"])
+def test_a_filter_of_an_earlier_release_goes_on_growing(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    """By the rules that it was made by, through clear() too; who does not know newer rules refuses them."""
+    size: dict[str, Any] = {"capacity": 10, "error_rate": 1e-3, "layout": layout}
+    with monkeypatch.context() as earlier:
+        earlier.setattr(sizing, "RULES", 0)
+        old = ScalingBloomFilter(client, "seen", **size)
+        assert old.add_many(items(15)) == [True] * 15
+    new = ScalingBloomFilter(client, "seen", **size)
+    assert new.add_many(items(60)) == [False] * 15 + [True] * 45
+    assert old.add_many(items(70)) == [False] * 60 + [True] * 10
+    new.clear()
+    assert [layer.num_bits for layer in new.info().layers] == [
+        planning.new_header(10, 0.9 * 0.5e-3, layout, finest=None).num_bits
+    ]
+    made = ScalingBloomFilter(client, "new", **size)
+    made.add_many(items(15))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(header, "RULES", 0)
+        for call in ("reserve", "info", "clear", "delete"):
+            with pytest.raises(FilterMismatchError, match="options 0100000000, unknown to this release"):
+                getattr(ScalingBloomFilter(client, "new", **size), call)()
+    assert made.add_many(items(15)) == [False] * 15
 
 
 def test_kinds_are_not_mixed_up(client: redis.Redis, bloom: Any) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from bloomredis import CountingBloomFilter
 from bloomredis.bits import limits
 from bloomredis.bits.classic import Counting
-from bloomredis.stored import planning
+from bloomredis.stored import header, planning
 
 MOST = 15
 
@@ -16,6 +17,13 @@ MOST = 15
 def make(bloom: Any, client: Any, name: str = "seen", **options: Any) -> Any:
     options = {"capacity": 1000, "error_rate": 1e-6} | options
     return bloom(client, name, kind="CountingBloomFilter", **options)
+
+
+def store_earlier(client: Any, *, capacity: int, error_rate: float, num_bits: int, num_hashes: int) -> None:
+    """Store an empty filter as an earlier release made it, with so many counters."""
+    made = planning.new_header(capacity, error_rate, kind=header.COUNTING)
+    made = replace(made, num_bits=num_bits, num_hashes=num_hashes, generation=b"earlier!")
+    client.set("seen", made.pack() + bytes(made.size_bytes - limits.HEADER_BYTES))
 
 
 def stored_counters(client: Any) -> dict[int, int]:
