@@ -94,8 +94,9 @@ class Worker(ABC):
         for call in outcome.calls:
             if call.state == "unknown" and call.verb != "contains":
                 self._owe(call)
-        if any(call.state == "lost" for call in outcome.calls):
-            yield from self._reserve()
+        lost = next((call for call in outcome.calls if call.state == "lost"), None)
+        if lost is not None:
+            yield from self._go_on(lost)
 
     def hurried(self, ask: Ask) -> Ask:
         """Let some calls of a task be cancelled after a moment."""
@@ -118,10 +119,13 @@ class Worker(ABC):
                 answer.token = answer.token or token
                 self.owed.append(answer)
             elif answer.state == "lost":
-                yield from self._reserve()
+                yield from self._go_on(answer)
 
-    def _reserve(self) -> Work:
-        while (yield Ask("reserve")).calls[0].state == "unknown":
+    def _go_on(self, lost: Call) -> Work:
+        """Go on with what is there, or clear what cannot be used, unless another worker may have."""
+        is_damaged = "reserve()" not in lost.error
+        verb = "clear" if is_damaged and self.dice.random() < 0.5 else "reserve"
+        while (yield Ask(verb)).calls[0].state == "unknown":
             pass
 
     def picked(self, most: int) -> Sequence[str]:
