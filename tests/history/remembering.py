@@ -1,4 +1,8 @@
-"""The rules of a rotating filter: it finds an item for a window at least, and a slice longer at most."""
+"""The rules of a rotating filter: it finds an item for a window at least, and a slice longer at most.
+
+An object that had no answer for an item tells the next who asks what that call would have been told.  So an
+answer may be as old as the first call of its object that had none.
+"""
 
 from __future__ import annotations
 
@@ -20,55 +24,68 @@ def memory_violations(history: History) -> Iterator[str]:
     """Yield what is wrong with the answers of a round with a rotating filter."""
     tests, adds = history.by_item("contains"), history.by_item("add")
     for item in adds.keys() | tests.keys():
-        calls = adds.get(item, [])
-        winners = [call for call in calls if call.state == "answered" and call.answer]
-        yield from _two_winners(history, winners)
-        asked = {call.earlier for call in calls if call.earlier}
-        open_ones = [call for call in calls if call.state != "answered" and call.name not in asked]
-        for call in (*calls, *tests.get(item, ())):
-            if call.state != "answered":
-                continue
-            if call.verb == "contains" and not call.answer:
-                yield from _missed(history, call, winners)
-            elif (call.verb == "contains") == bool(call.answer):
-                yield from _too_long(history, call, [*winners, *open_ones])
+        memory = Memory(history, adds.get(item, ()))
+        yield from memory.two_winners()
+        yield from memory.too_long()
+        for test in tests.get(item, ()):
+            if test.state == "answered":
+                yield from memory.tested(test)
 
 
-def _two_winners(history: History, winners: Sequence[Call]) -> Iterator[str]:
-    for first, second in combinations(winners, 2):
-        begun, again = (history.first[each.name].start for each in (first, second))
-        if _same(history, first, second) and max(second.end - begun, first.end - again) < AT_LEAST:
-            yield told(f"two winners within {REMEMBERED} s", (first, second))
+class Memory:
+    """What was said of one item."""
 
+    def __init__(self, history: History, adds: Sequence[Call]) -> None:
+        self._history = history
+        self._answered = [call for call in adds if call.state == "answered"]
+        self._unanswered = [call for call in adds if call.state != "answered"]
+        self._winners = [call for call in self._answered if call.answer]
 
-def _missed(history: History, test: Call, winners: Sequence[Call]) -> Iterator[str]:
-    for call in winners:
-        soon = test.end - history.first[call.name].start < AT_LEAST
-        if call.end < test.start and soon and _same(history, call, test):
-            yield told(f"false negative: {test}", (call,))
+    def _begun(self, call: Call) -> float:
+        """Return when what a call was told may have happened, at the earliest."""
+        owned = (each.start for each in self._unanswered if each.owner == call.owner)
+        return min((self._history.first[call.name].start, *owned))
 
+    def _same(self, first: Call, second: Call) -> bool:
+        """Return whether two calls are about the same generation for sure."""
+        about = self._history.generations(first)
+        return len(about) == 1 and about == self._history.generations(second)
 
-def _too_long(history: History, call: Call, possible: Sequence[Call]) -> Iterator[str]:
-    """Somebody has added what is there, and not too long ago."""
-    about, begun = history.possible(call), history.first[call.name].start
-    before = [
-        each
-        for each in possible
-        if each is not call
-        and history.first[each.name].start < call.end
-        and meet(about, history.generations(each))
-    ]
-    latest = max((_latest(each) for each in before), default=-math.inf)
-    if latest < begun - AT_MOST:
-        yield told(f"already there, and nobody added it within {AT_MOST:.3f} s: {call}", before)
+    def two_winners(self) -> Iterator[str]:
+        """Nobody is told True again within a window."""
+        for first, second in combinations(self._winners, 2):
+            apart = max(second.end - self._begun(first), first.end - self._begun(second))
+            if self._same(first, second) and apart < AT_LEAST:
+                yield told(f"two winners within {REMEMBERED} s", (first, second))
+
+    def too_long(self) -> Iterator[str]:
+        """What is already there was added, and not too long ago."""
+        for call in self._answered:
+            if not call.answer:
+                yield from self._is_there(call, self._begun(call))
+
+    def tested(self, test: Call) -> Iterator[str]:
+        """What was added within a window is found, and what was forgotten is not."""
+        if test.answer:
+            yield from self._is_there(test, test.start)
+            return
+        for call in self._winners:
+            soon = test.end - self._begun(call) < AT_LEAST
+            if call.end < test.start and soon and self._same(call, test):
+                yield told(f"false negative: {test}", (call,))
+
+    def _is_there(self, call: Call, begun: float) -> Iterator[str]:
+        about = self._history.possible(call)
+        before = [
+            each
+            for each in (*self._winners, *self._unanswered)
+            if self._begun(each) < call.end and meet(about, self._history.generations(each))
+        ]
+        latest = max((_latest(each) for each in before), default=-math.inf)
+        if latest < begun - AT_MOST:
+            yield told(f"already there, and nobody added it within {AT_MOST:.3f} s: {call}", before)
 
 
 def _latest(call: Call) -> float:
     """Return when a call was executed, at the latest."""
     return call.end + (0.0 if call.state == "answered" else LATEST_COPY)
-
-
-def _same(history: History, first: Call, second: Call) -> bool:
-    """Return whether two calls are about the same generation for sure."""
-    about = history.generations(first)
-    return len(about) == 1 and about == history.generations(second)
