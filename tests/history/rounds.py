@@ -220,7 +220,7 @@ def _history(clients: Any, what: Plan, calls: list[Call], losses: Sequence[Loss]
 
 def _left(clients: Any, what: Plan, losses: Sequence[Loss]) -> list[str]:
     """Return the keys that stay for ever, or hold items; layers whose record was lost may be among those."""
-    if what.kind == "scaling" and any("record" in loss.what for loss in losses):
+    if what.kind in ("scaling", "rotating") and any("record" in loss.what for loss in losses):
         return []
     several = clients if isinstance(clients, list) else [clients]
     keys = [(client, key) for client in several for key in client.scan_iter(count=1000)]
