@@ -44,7 +44,10 @@ def _false_alarms(history: History, calls: Sequence[Call]) -> Iterator[str]:
 
 
 def _dealt(history: History, loss: Loss, call: Call, calls: Sequence[Call]) -> bool:
-    """Return whether the object had dealt with a loss before a call, and no other call was under way then."""
+    """Return whether the object had dealt with a loss before a call.
+
+    Another call that was under way then may bring back what the object knew before.
+    """
     sure = (each.end for each in history.losses if each.sure and each.start >= loss.end)
     healed = min(sure, default=math.inf) if loss.lasts else loss.end
     for each in calls:
@@ -52,7 +55,7 @@ def _dealt(history: History, loss: Loss, call: Call, calls: Sequence[Call]) -> b
             continue
         under_way = (other for other in calls if other.start < each.end and other.end > each.start)
         cures = each.start >= (loss.end if each.verb == "clear" else healed)
-        if cures and not any(other.state == "lost" for other in under_way):
+        if cures and all(other is each for other in under_way):
             return True
     return False
 
