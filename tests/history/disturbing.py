@@ -106,7 +106,7 @@ class Disturber:
             self._lost("the record is evicted", start, slow=self._slow)
 
     def evict_layer(self) -> None:
-        """Evict a layer that the record has; of a rotating filter the newest, which has not come to its end."""
+        """Evict a layer of the record; of a rotating filter the newest, which has not come to its end."""
         stored: Any = self._clients[0].get(self._what.seed)
         if stored is None:
             return

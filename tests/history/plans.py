@@ -132,7 +132,7 @@ def plan(seed: int, number: int, ports: Sequence[int], seconds: float, without: 
         *(("items", False), ("claims", False), ("counting", False)),
         *(("scaling", True), ("rotating", True), ("sharded", True)),
         *(("items", True), ("claims", dice.random() < 0.5)),
-        *((kind, dice.random() < 0.8) for kind in ("scaling", "rotating", "sharded")),  # type: ignore[misc]
+        *((kind, dice.random() < 0.8) for kind in ("scaling", "rotating", "sharded")),
     )
     kind, losses = turns[number % len(turns)]
     start = time.monotonic()
@@ -145,7 +145,7 @@ def plan(seed: int, number: int, ports: Sequence[int], seconds: float, without: 
         start=start,
         end=start + seconds * MADE[kind].seconds,
         disturbances=[each for each in MADE[kind].faults if losses and each not in without],
-        on_lost=dice.choice(allowed),  # type: ignore[arg-type]  # they are those two
+        on_lost=dice.choice(allowed),
         others=ports[1:] if kind == "sharded" and dice.random() < 0.5 else (),
         claims=kind == "claims" or (kind in ("scaling", "sharded") and dice.random() < 0.25),
     )
