@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tests.history.disturbing import DISTURBANCES
 from tests.history.faults import FATES
-from tests.history.holes import HOLES
+from tests.history.holes import HOLES, open_holes
 from tests.history.plans import KINDS
 from tests.history.rounds import MOST_TOLD, Rounds, crew
 from tests.history.series import WAYS, series
@@ -21,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parsed(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     wrong = False
+    open_holes(options.hole)  # here too are some who clear filters
     with crew(options.hole) as workers:
         workers.ready()
         for name in options.server:

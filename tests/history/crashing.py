@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 import redis
 
 import bloomredis
+from tests.history.holes import open_holes
 from tests.history.plans import Plan
 from tests.history.watching import REPLACED, Watch, watched
 
@@ -34,8 +35,9 @@ class Crash(NamedTuple):
     number: int
 
 
-def serve(pipe: Any) -> None:
+def serve(pipe: Any, holes: Sequence[str]) -> None:
     """Run the processes that come out of a pipe; send back when each replaced the filter."""
+    open_holes(holes)
     for crash in iter(pipe.recv, None):
         reader, writer = os.pipe()
         pid = os.fork()

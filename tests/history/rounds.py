@@ -74,7 +74,7 @@ class Crew:
             for number, (_, theirs) in enumerate(pipes)
         ]
         self._crashes, theirs = _SPAWN.Pipe()
-        self._processes.append(_SPAWN.Process(target=crashing.serve, args=(theirs,), daemon=True))
+        self._processes.append(_SPAWN.Process(target=crashing.serve, args=(theirs, holes), daemon=True))
         for process in self._processes:
             process.start()
 

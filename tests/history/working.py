@@ -70,9 +70,8 @@ class Worker(ABC):
 
     def ask_again(self) -> Work:
         """Ask again for what is owed, one call after the other."""
-        owed, self.owed = self.owed, []
-        for call in owed:
-            yield from self.again(call)
+        for _ in range(len(self.owed)):
+            yield from self.again(self.owed.pop(0))
 
     def again(self, call: Call) -> Work:
         """Ask again for a call."""
@@ -105,7 +104,9 @@ class Worker(ABC):
         return ask
 
     def _owe(self, call: Call) -> None:
-        if self._hands and call.token and self.dice.random() < 0.5 and self.plan.goes_on():
+        """Keep a call to ask again, or hand it on, unless this object asks for the same item again."""
+        is_alone = all(other.item != call.item for other in self.owed)
+        if self._hands and call.token and is_alone and self.dice.random() < 0.5 and self.plan.goes_on():
             self.handed.add(call.item)
             self._hands[0]((call, call.token))
         else:
