@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
@@ -37,6 +38,8 @@ Crashes = Callable[[Crash], Sequence[tuple[float, float]]]
 class Disturber:
     """Disturbs a round, and remembers what was lost.
 
+    :ivar met: how often each disturbance happened.
+
     :param crash: runs a process that is killed, and returns when it replaced the filter.
     :param away: lets the second server be away for so many seconds.
     """
@@ -45,6 +48,7 @@ class Disturber:
         self, clients: Sequence[redis.Redis], what: Plan, crash: Crashes, away: Callable[[float], object]
     ) -> None:
         self.losses: list[Loss] = []
+        self.met: Counter[str] = Counter()
         self._clients = clients
         self._what = what
         self._crashing = crash
@@ -65,7 +69,9 @@ class Disturber:
             self._clients[0].script_flush()
             if self._what.disturbances and time.monotonic() > due and self._what.goes_on():
                 known = len(self.losses)
-                DISTURBANCES[self._dice.choice(self._possible())](self)
+                name = self._dice.choice(self._possible())
+                DISTURBANCES[name](self)
+                self.met[name] += 1
                 slow = max((loss.slow for loss in self.losses[known:]), default=0.0)
                 due = time.monotonic() + slow + self._dice.uniform(0.0, 2 * self._pace)
 
@@ -219,15 +225,15 @@ DISTURBANCES: Final[dict[str, Callable[[Disturber], object]]] = {
 @contextmanager
 def disturbed(
     servers: Sequence[Server], what: Plan, crash: Crashes, away: Callable[[float], object]
-) -> Iterator[list[Loss]]:
-    """Run SCRIPT FLUSH again and again, and lose the filter if that is planned; yield what was lost."""
+) -> Iterator[Disturber]:
+    """Run SCRIPT FLUSH again and again, and lose the filter if that is planned; yield what remembers it."""
     over = threading.Event()
     with ExitStack() as stack:
         clients = [stack.enter_context(server.client()) for server in servers]
         disturber = Disturber(clients, what, crash, away)
         disturbing = started(lambda: disturber.run(over))
         try:
-            yield disturber.losses
+            yield disturber
         finally:
             over.set()
             disturbing.result(20)

@@ -29,7 +29,7 @@ def _stale_objects_drop_shards() -> None:
             reply = yield from self._call(_RESERVE, [template, self._of.remaining], self.wait)
             found = self.read(reply).header
             if found.generation[:4] != record.tag:
-                yield from _dropped(self, lambda generation, tag=record.tag: generation[:4] != tag)
+                yield from _dropped(self, _not_of(record))
                 continue
             recorded = yield from self._of.record_shard(self._number, found.generation, replaced)
             if recorded == found.generation:
@@ -38,6 +38,10 @@ def _stale_objects_drop_shards() -> None:
             replaced = recorded or NO_GENERATION
 
     StoredShard._make = make  # type: ignore[method-assign]  # that is the hole
+
+
+def _not_of(record: Any) -> Callable[[bytes], bool]:
+    return lambda generation: bool(generation[:4] != record.tag)
 
 
 def _dropped(of: Any, doomed: Callable[[bytes], bool]) -> Any:
@@ -76,7 +80,7 @@ def _cleared(self: Any) -> Any:
             break
     yield from self._copies(new, is_new=True)
     self._know(now)
-    yield from _swept(self, new, lambda generation: generation[:4] != new.tag)
+    yield from _swept(self, new, _not_of(new))
 
 
 def _deleted(self: Any, arguments: Sequence[Any], keys: Sequence[bytes]) -> Any:

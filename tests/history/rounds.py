@@ -6,7 +6,7 @@ import itertools
 import multiprocessing
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -48,17 +48,24 @@ class Found:
     seconds: float = 0.0
     calls: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    disturbances: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
-    def count(self, calls: Sequence[Call], losses: Sequence[Loss]) -> None:
+    def count(self, calls: Sequence[Call], faults: Iterable[Counter[str]], met: Counter[str]) -> None:
         """Count what happened in a round."""
         self.calls.update(call.state for call in calls)
-        self.faults["filter lost"] += len(losses)
+        self.disturbances.update(met)
+        for each in faults:
+            self.faults.update(each)
 
     def __str__(self) -> str:
-        ends = ", ".join(f"{number} {state}" for state, number in self.calls.most_common())
-        met = ", ".join(f"{number} {name}" for name, number in self.faults.most_common())
-        return f"{self.rounds} rounds in {self.seconds:.1f} s; calls: {ends}; faults: {met}"
+        counted = {"calls": self.calls, "faults": self.faults, "disturbances": self.disturbances}
+        told = [
+            f"{what}: " + ", ".join(f"{number} {name}" for name, number in counts.most_common())
+            for what, counts in counted.items()
+            if counts
+        ]
+        return "; ".join([f"{self.rounds} rounds in {self.seconds:.1f} s", *told])
 
 
 class Crew:
@@ -175,13 +182,11 @@ class Rounds:
             clients = [stack.enter_context(server.client()) for server in servers]
             for client in clients:
                 client.flushall()
-            with disturbed(servers, what, self._workers.crash, faults[-1].leave) as lost:
+            with disturbed(servers, what, self._workers.crash, faults[-1].leave) as disturber:
                 calls = self._workers.run(what)
-            losses = [*lost, *_of_workers(calls)]
+            losses = [*disturber.losses, *_of_workers(calls)]
             history = _history(clients if len(clients) > 1 else clients[0], what, calls, losses)
-        for fault in faults:
-            self.found.faults.update(fault.met)
-        self.found.count(calls, lost)
+        self.found.count(calls, [fault.met for fault in faults], disturber.met)
         return list(itertools.islice(_rules(history), MOST_TOLD))
 
 

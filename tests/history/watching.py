@@ -47,11 +47,14 @@ class Watch:
                 self.stop()
 
     def _replaces(self, verb: str, command: Sequence[Any], reply: Any) -> bool:
-        if isinstance(reply, Exception) or not verb or _bytes(command[3]) != self.name:
+        if isinstance(reply, Exception) or verb not in ("delete", *_WRITES):
             return False
-        if verb not in _WRITES:
-            return verb == "delete"
-        values = [_bytes(each) for each in command[3 + int(command[2]) :]]
+        first = 3 + int(command[2])
+        if self.name not in map(_bytes, command[3:first]):
+            return False
+        if verb == "delete":
+            return True
+        values = [_bytes(each) for each in command[first:]]
         (known, wanted), stored = (values[at : at + 1] for at in _WRITES[verb]), _bytes(reply[0])
         began = bool(known and known[0] and wanted) and wanted[0][_GENERATION].hex().encode() in stored
         return began and known[0][_GENERATION] != wanted[0][_GENERATION]
