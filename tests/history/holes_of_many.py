@@ -1,52 +1,54 @@
-"""Holes of filters of many keys, which can be opened again: code as it was before they were mended."""
+"""Holes of filters of many keys, which can be opened again.
+
+Some patch what came only when they were mended: without that they raise `RuntimeError`.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 from bloomredis.errors import FilterNotFoundError
 from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.gather import gather, unless_failed
-from bloomredis.stored import shard, shards
 from bloomredis.stored.layers import StoredLayers
-from bloomredis.stored.shard import NO_GENERATION, StoredShard
+from bloomredis.stored.shard import StoredShard
 from bloomredis.stored.shards import StoredShards
-from tests.support.clock import Clock
 
 _RESERVE, _DELETE = map(scripts.load, ("reserve", "delete"))
 
 
-def _stale_objects_drop_shards() -> None:
-    """A3: a shard of another record is taken for an older one."""
+def _patch(owner: Any, name: str, hole: Any) -> None:
+    if not hasattr(owner, name):
+        raise RuntimeError(f"{owner.__name__} has no {name} by now")
+    setattr(owner, name, hole)
 
-    def make(self: Any, replaced: bytes) -> Any:
+
+def _stale_objects_drop_shards() -> None:
+    """A3: a shard of another record is taken for an older one, and not only when the record said so."""
+
+    def opened(self: Any, *, noticed: bool = False) -> Any:
+        of, replaced = self._of, self._of.entry(self._number)
+        if replaced:
+            found = yield from self.found()
+            if found is not None and found.generation == replaced:
+                return self._accept(found)
+            if not noticed:
+                of.shard_lost(self._number)
         while True:
-            record = self._of.record
+            record = of.known
             template = replace(record.shard, generation=record.tag + os.urandom(4)).pack()
-            reply = yield from self._call(_RESERVE, [template, self._of.remaining], self.wait)
-            found = self.read(reply).header
-            if found.generation[:4] != record.tag:
-                yield from _dropped(self, _not_of(record))
+            found = self.read((yield from self._call(_RESERVE, [template, 0], self.wait))).header
+            if not of.owns(found):
+                yield from self._as_known(_DELETE, [self.key], [found.identity])
                 continue
-            recorded = yield from self._of.record_shard(self._number, found.generation, replaced)
+            recorded = yield from of.record_shard(self._number, found.generation, replaced, lasts=True)
             if recorded == found.generation:
                 return self._accept(found)
-            self._of.shard_lost(self._number)
-            replaced = recorded or NO_GENERATION
+            replaced = recorded
 
-    StoredShard._make = make  # type: ignore[method-assign]  # that is the hole
-
-
-def _not_of(record: Any) -> Callable[[bytes], bool]:
-    return lambda generation: bool(generation[:4] != record.tag)
-
-
-def _dropped(of: Any, doomed: Callable[[bytes], bool]) -> Any:
-    while (found := (yield from of._found())) is not None and doomed(found.generation):
-        yield from of._as_known(_DELETE, [of.key], [found.identity])
+    _patch(StoredShard, "_open", opened)
 
 
 def _damage_is_cleared_again() -> None:
@@ -59,50 +61,27 @@ def _damage_is_cleared_again() -> None:
     StoredLayers.RECOVERY = {**StoredLayers.RECOVERY, replies.DAMAGED: recover}
 
 
-def _swept(self: Any, record: Any, doomed: Callable[[bytes], bool]) -> Any:
-    def one(number: int) -> Any:
-        return self._on(record.server(number), _dropped(StoredShard(self, number, record), doomed))
-
-    unless_failed((yield from gather(map(one, range(record.shards)))))
-
-
-def _cleared(self: Any) -> Any:
-    self.reset()
-    while True:
-        found = yield from self._look(0)
-        if found is None:
-            yield from self.open()
-            return
-        head = replace(found.record.head, generation=os.urandom(8))
-        new = replace(found.record, head=head)
-        now = yield from self._ask(0, new, found.record.head.identity)
-        if now.record.head.generation == head.generation:
-            break
-    yield from self._copies(new, is_new=True)
-    self._know(now)
-    yield from _swept(self, new, _not_of(new))
-
-
-def _deleted(self: Any, arguments: Sequence[Any], keys: Sequence[bytes]) -> Any:
-    self.reset()
-    found = None
-    while (found := (yield from self._look(0))) is not None:
-        values = [found.record.head.identity, *arguments]
-        deleted = yield from self._on(0, self._as_known(_DELETE, [self.key, *keys], values))
-        if deleted is not None:
-            break
-    record = found.record if found else self._planned
-    if record is not None:
-        yield from _swept(self, record, lambda generation: found is None or generation[:4] == record.tag)
-        places = range(1, self.servers)
-        unless_failed((yield from gather(self._delete_copy(place) for place in places)))
-    return found is not None
-
-
 def _sweeps_go_too_far() -> None:
     """A5: clear() and delete() delete the shards of records that came later."""
-    StoredShards.clear = _cleared  # type: ignore[method-assign]  # that is the hole
-    StoredShards.delete = _deleted  # type: ignore[method-assign]
+
+    def sweep(self: Any, record: Any) -> Any:
+        shards = [StoredShard(self, number, record) for number in range(record.shards)]
+        for each in shards:
+            found = yield from self._on(record.server(each._number), each.found())
+            if found is not None and found.generation[:4] != record.tag:
+                yield from self._on(record.server(each._number), each.drop(found))
+
+    _patch(StoredShards, "_sweep", sweep)
+
+
+def _nobody_finishes() -> None:
+    """A7: what a process began that was killed stays as it is."""
+
+    def is_left(self: Any, _: Any) -> Any:
+        return True
+        yield  # a generator, as the other one is
+
+    _patch(StoredShards, "_is_left", is_left)
 
 
 def _a_lost_record_is_revived() -> None:
@@ -120,20 +99,15 @@ def _a_lost_record_is_revived() -> None:
 
 
 def _records_are_not_looked_at() -> None:
-    """A7: no second is ever over, so that nobody who has opened a shard looks at the record again."""
-
-    class Stopped(Clock):
-        def monotonic(self) -> float:
-            return 0.0
-
-    for module in (shard, shards):
-        module.time = Stopped()  # type: ignore[attr-defined]  # if it looks at a clock
+    """A7: nobody who has opened a shard looks at the record again."""
+    _patch(StoredShards, "is_look_due", lambda _: False)
 
 
 HOLES_OF_MANY: Final[dict[str, Callable[[], None]]] = {
     "stale-drops": _stale_objects_drop_shards,
     "damage-cleared-again": _damage_is_cleared_again,
     "sweeps-too-far": _sweeps_go_too_far,
+    "nobody-finishes": _nobody_finishes,
     "record-revived": _a_lost_record_is_revived,
     "record-not-looked-at": _records_are_not_looked_at,
 }
