@@ -65,7 +65,7 @@ def _sweeps_go_too_far() -> None:
     """A5: clear() and delete() delete the shards of records that came later."""
 
     def sweep(self: Any, record: Any) -> Any:
-        shards = [StoredShard(self, number, record) for number in range(record.shards)]
+        shards: list[Any] = [StoredShard(self, number, record) for number in range(record.shards)]
         for each in shards:
             found = yield from self._on(record.server(each._number), each.found())
             if found is not None and found.generation[:4] != record.tag:
