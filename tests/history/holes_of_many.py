@@ -74,16 +74,6 @@ def _sweeps_go_too_far() -> None:
     _patch(StoredShards, "_sweep", sweep)
 
 
-def _nobody_finishes() -> None:
-    """A7: what a process began that was killed stays as it is."""
-
-    def is_left(self: Any, _: Any) -> Any:
-        return True
-        yield  # a generator, as the other one is
-
-    _patch(StoredShards, "_is_left", is_left)
-
-
 def _a_lost_record_is_revived() -> None:
     """A6: whoever begins a layer where the record is gone begins it in the generation that was there."""
 
@@ -107,7 +97,6 @@ HOLES_OF_MANY: Final[dict[str, Callable[[], None]]] = {
     "stale-drops": _stale_objects_drop_shards,
     "damage-cleared-again": _damage_is_cleared_again,
     "sweeps-too-far": _sweeps_go_too_far,
-    "nobody-finishes": _nobody_finishes,
     "record-revived": _a_lost_record_is_revived,
     "record-not-looked-at": _records_are_not_looked_at,
 }
