@@ -17,6 +17,7 @@ from bloomredis import FilterLostError
 from bloomredis.stored import shard_record
 from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
 from tests.history.crashing import Crash, Work
+from tests.history.faults import Faults
 from tests.history.losses import NOTICED, Loss
 from tests.history.plans import REMEMBERED, SHARDS, SLICES, Plan
 from tests.history.watching import REPLACED, Watch, watched
@@ -32,6 +33,9 @@ STALLS: Final = (0.0, 0.01, 0.05, 0.2)
 BEFORE_THE_END: Final = 2 * NOTICED
 """Of a round: time that is left to notice what is noticed late."""
 
+AHEAD: Final = 0.02
+"""Seconds by which a process is faster than others."""
+
 Crashes = Callable[[Crash], Sequence[tuple[float, float]]]
 
 
@@ -41,18 +45,18 @@ class Disturber:
     :ivar met: how often each disturbance happened.
 
     :param crash: runs a process that is killed, and returns when it replaced the filter.
-    :param away: lets the second server be away for so many seconds.
+    :param faults: those of the connections of workers to each server.
     """
 
     def __init__(
-        self, clients: Sequence[redis.Redis], what: Plan, crash: Crashes, away: Callable[[float], object]
+        self, clients: Sequence[redis.Redis], what: Plan, crash: Crashes, faults: Sequence[Faults]
     ) -> None:
         self.losses: list[Loss] = []
         self.met: Counter[str] = Counter()
         self._clients = clients
         self._what = what
         self._crashing = crash
-        self._send_away = away
+        self._faults = faults
         self._dice = what.dice("disturbances")
         self._numbers = itertools.count()
         self._slow = NOTICED if what.kind == "sharded" else 0.0
@@ -137,7 +141,7 @@ class Disturber:
 
     def away(self) -> None:
         """Let the second server be away for a while."""
-        self._send_away(self._dice.choice((0.02, 0.1, 0.4)))
+        self._faults[-1].leave(self._dice.choice((0.02, 0.1, 0.4)))
 
     # -- what the library is asked to do
 
@@ -195,6 +199,7 @@ class Disturber:
     def idle(self) -> None:
         """Let a process be the first to come after a loss that has forgotten all it knew."""
         if time.monotonic() > self._used + REMEMBERED * (1 + 2 / SLICES):
+            self._faults[0].hold(AHEAD)
             self.flush_all()
             self._use_idle()
 
@@ -224,13 +229,13 @@ DISTURBANCES: Final[dict[str, Callable[[Disturber], object]]] = {
 
 @contextmanager
 def disturbed(
-    servers: Sequence[Server], what: Plan, crash: Crashes, away: Callable[[float], object]
+    servers: Sequence[Server], what: Plan, crash: Crashes, faults: Sequence[Faults]
 ) -> Iterator[Disturber]:
     """Run SCRIPT FLUSH again and again, and lose the filter if that is planned; yield what remembers it."""
     over = threading.Event()
     with ExitStack() as stack:
         clients = [stack.enter_context(server.client()) for server in servers]
-        disturber = Disturber(clients, what, crash, away)
+        disturber = Disturber(clients, what, crash, faults)
         disturbing = started(lambda: disturber.run(over))
         try:
             yield disturber

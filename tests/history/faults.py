@@ -65,13 +65,14 @@ class Faults:
             Counter()
         )  # calls that may have been executed, as they are sent again
         self._names = tuple(rates.only or FATES)
-        self._away_until = 0.0
+        self._away_until = self._slow_until = 0.0
 
     def __call__(self, exchange: Exchange) -> bool:
         """Decide about a request."""
         if time.monotonic() < self._away_until:
             self.met["server away"] += 1
             return dropped(exchange)
+        time.sleep(max(0.0, self._slow_until - time.monotonic()))
         if not exchange.verb:
             return passed(exchange)
         dice = self._dice
@@ -83,6 +84,10 @@ class Faults:
     def leave(self, seconds: float) -> None:
         """Answer nothing for so long."""
         self._away_until = time.monotonic() + seconds
+
+    def hold(self, seconds: float) -> None:
+        """Pass on nothing for so long; it comes a little later."""
+        self._slow_until = time.monotonic() + seconds
 
     def _fate(self, exchange: Exchange, dice: Dice) -> str | None:
         call = b" ".join(exchange.arguments)

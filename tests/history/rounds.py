@@ -182,7 +182,7 @@ class Rounds:
             clients = [stack.enter_context(server.client()) for server in servers]
             for client in clients:
                 client.flushall()
-            with disturbed(servers, what, self._workers.crash, faults[-1].leave) as disturber:
+            with disturbed(servers, what, self._workers.crash, faults) as disturber:
                 calls = self._workers.run(what)
             losses = [*disturber.losses, *_of_workers(calls)]
             history = _history(clients if len(clients) > 1 else clients[0], what, calls, losses)

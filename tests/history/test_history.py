@@ -58,7 +58,7 @@ def test_answers_keep_the_rules(
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize(("kind", "name"), zip(MANY_KEYS, cycle(REAL), strict=False))
+@pytest.mark.parametrize(("kind", "name"), list(zip(MANY_KEYS, cycle(REAL), strict=False)))
 def test_filters_of_many_keys_keep_the_rules(
     servers: Callable[[str], Server], workers: Crew, seed: int, kind: Kind, name: str
 ) -> None:
