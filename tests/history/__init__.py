@@ -5,6 +5,6 @@ from a seed.  Meanwhile filters are flushed, evicted key by key, cleared twice a
 cleared by processes that are killed.  Each call is recorded with its answer or error, and the records are
 checked afterwards.
 
-`python -m tests.history` runs it for as long as one likes, `--kind` and `--without` choose what happens.  A seed
-repeats the faults of each connection and what each worker asks for, not how they interleave.
+`python -m tests.history` runs it for as long as one likes; `--kind` and `--without` choose what happens.  A
+seed repeats the faults of each connection and what each worker asks for, not how they interleave.
 """
