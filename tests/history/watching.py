@@ -33,10 +33,10 @@ class Watch:
     told: Callable[[float, float], object] = lambda start, end: None
     replaced: list[tuple[float, float]] = field(default_factory=list)
 
-    def sent(self, command: Sequence[Any], start: float, reply: Any) -> None:
-        """Note a command and its reply."""
+    def sent(self, place: int, command: Sequence[Any], start: float, reply: Any) -> None:
+        """Note a command to one of several servers, of which the first has the record, and its reply."""
         verb = verbs().get(_bytes(command[1]), "") if str(command[0]).startswith("EVAL") else ""
-        replaces = self._replaces(verb, command, reply)
+        replaces = place == 0 and self._replaces(verb, command, reply)
         if replaces:
             end = time.monotonic()
             self.told(start, end)
@@ -63,26 +63,28 @@ class Watch:
 class Watched:
     """A client whose commands are watched."""
 
-    def __init__(self, client: Any, watch: Watch) -> None:
+    def __init__(self, client: Any, watch: Watch, place: int) -> None:
         self._client = client
         self._watch = watch
+        self._place = place
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send a command."""
         start = time.monotonic()
         reply = self._client.execute_command(*command, **options)
-        self._watch.sent(command, start, reply)
+        self._watch.sent(self._place, command, start, reply)
         return reply
 
     def pipeline(self, *, transaction: bool) -> Any:
         """Return a pipeline, which is watched too."""
-        return _Pipeline(self._client.pipeline(transaction=transaction), self._watch)
+        return _Pipeline(self._client.pipeline(transaction=transaction), self._watch, self._place)
 
 
 class _Pipeline:
-    def __init__(self, pipeline: Any, watch: Watch) -> None:
+    def __init__(self, pipeline: Any, watch: Watch, place: int) -> None:
         self._pipeline = pipeline
         self._watch = watch
+        self._place = place
         self._commands: list[Sequence[Any]] = []
 
     def execute_command(self, *command: Any, **options: Any) -> None:
@@ -93,13 +95,13 @@ class _Pipeline:
         start = time.monotonic()
         replies = self._pipeline.execute(**options)
         for command, reply in zip(self._commands, replies, strict=True):
-            self._watch.sent(command, start, reply)
+            self._watch.sent(self._place, command, start, reply)
         return replies
 
 
 def watched(clients: Sequence[Any], watch: Watch) -> Any:
     """Return what a filter is made with: the one client, or the list of several."""
-    several = [Watched(client, watch) for client in clients]
+    several = [Watched(client, watch, place) for place, client in enumerate(clients)]
     return several if len(several) > 1 else several[0]
 
 
