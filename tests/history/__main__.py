@@ -7,7 +7,9 @@ import random
 import sys
 from collections.abc import Sequence
 
-from tests.history.holes import HOLES
+from tests.history.disturbing import DISTURBANCES
+from tests.history.faults import FATES
+from tests.history.holes import HOLES, open_holes
 from tests.history.plans import KINDS
 from tests.history.rounds import MOST_TOLD, Rounds, crew
 from tests.history.series import WAYS, series
@@ -19,11 +21,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parsed(arguments)
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     wrong = False
+    open_holes(options.hole)  # here too are some who clear filters
     with crew(options.hole) as workers:
         workers.ready()
         for name in options.server:
-            with running(binaries()[name]) as server:
-                rounds = Rounds(server, workers, seed, kinds=options.kind)
+            with running(binaries()[name]) as server, running(binaries()[name]) as other:
+                without = options.without
+                rounds = Rounds(server, workers, seed, other=other, kinds=options.kind, without=without)
                 found = rounds.check(options.seconds, first=options.round)
                 told = [f"--seed {seed} --server {name}: {found}", *found.wrong]
                 for way in WAYS if options.series else ():
@@ -46,6 +50,10 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--round", type=int, default=0, help="the round to begin with")
     parser.add_argument("--kind", type=_list, default=KINDS, help=f"of rounds: {', '.join(KINDS)}")
+    every = (*FATES, *DISTURBANCES, "raise", "recreate")
+    parser.add_argument(
+        "--without", type=_list, default=[], help=f"leave these out, by commas: {', '.join(every)}"
+    )
     parser.add_argument("--hole", type=_list, default=[], help=f"open these again: {', '.join(HOLES)}")
     parser.add_argument("--series", type=int, default=0, help="new items that are added besides, in each way")
     return parser.parse_args(arguments)

@@ -9,17 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from tests.history.calls import Call
-from tests.history.rules import History
-
-GRAIN: Final = 0.003
-"""Seconds: the server counts milliseconds, from when it has read the command."""
-
-
-LATEST_COPY: Final = 0.5
-"""Seconds after the end of a call in which a copy of it may be executed, and a good deal more."""
+from tests.history.losses import meet
+from tests.history.rules import GRAIN, LATEST_COPY, History
 
 
 class Grant:
@@ -34,7 +27,8 @@ class Grant:
         self.commits = [each for each in ends if each.verb == "commit" and each.state == "answered"]
         if self.commits:
             self.until = max(self.until, ends[0].start)
-        cuts = [start for start, _ in history.losses if start > claim.start] + [each.start for each in ends]
+        losses = history.standing(claim.item).losses
+        cuts = [each.start for each in losses if each.start > claim.start] + [each.start for each in ends]
         self.until = min((self.until, *cuts))
         (self.generation,) = history.generations(claim)
 
@@ -102,9 +96,9 @@ def _done(history: History, claims: Sequence[Call], commits: Sequence[Call]) -> 
     for call in claims:
         if call.answer != "done":
             continue
-        possible = set(history.generations(call))
+        possible = history.possible(call)
         before = (each for each in commits if each.start < call.end)
-        if not any(possible.intersection(history.generations(each)) for each in before):
+        if not any(meet(possible, history.generations(each)) for each in before):
             yield f"done, and nobody committed it: {call}"
 
 
@@ -112,17 +106,16 @@ def _at_the_end(
     history: History, item: str, grants: Sequence[Grant], commits: Sequence[Call]
 ) -> Iterator[str]:
     """Every commit that was answered is in, and one that lost its claim has changed nothing."""
-    last = len(history.losses)
-    in_doubt = {each.name for each in commits if last in history.generations(each)}
+    last = history.standing(item).last
+    possible = history.standing(item).same(last)
+    in_doubt = {each.name for each in commits if meet(possible, history.generations(each))}
     by_name = {each.name: each for each in commits}
     for commit in commits:
         denied = commit if commit.state == "not held" else None
         while denied is not None:
             in_doubt.discard(denied.name)
             denied = by_name.get(denied.earlier or "")
-    committed = [
-        commit for grant in grants for commit in grant.commits if list(history.generations(commit)) == [last]
-    ]
+    committed = [commit for grant in grants for commit in grant.commits if history.is_about(commit, last)]
     if committed and not history.present.get(item, False):
         yield f"committed, and not in the filter: {committed[0]}"
     if not in_doubt and history.present.get(item, False):

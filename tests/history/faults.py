@@ -7,8 +7,8 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.support.proxy import Exchange, Fate, belied, dropped, lost, passed, refused
@@ -36,6 +36,11 @@ class Rates:
     refused: float = 0.5
     only: Sequence[str] = ()
 
+    def without(self, names: Collection[str]) -> Rates:
+        """Return the same without some faults."""
+        left = [name for name in FATES if name not in names]
+        return replace(self, only=left, faults=self.faults if left else 0.0)
+
 
 class Dice(threading.local):
     """The dice of a connection, which the proxy serves in a thread of its own."""
@@ -59,17 +64,30 @@ class Faults:
         self._to_refuse: Counter[bytes] = (
             Counter()
         )  # calls that may have been executed, as they are sent again
-        self._names = tuple(rates.only or _FATES)
+        self._names = tuple(rates.only or FATES)
+        self._away_until = self._slow_until = 0.0
 
     def __call__(self, exchange: Exchange) -> bool:
         """Decide about a request."""
+        if time.monotonic() < self._away_until:
+            self.met["server away"] += 1
+            return dropped(exchange)
+        time.sleep(max(0.0, self._slow_until - time.monotonic()))
         if not exchange.verb:
             return passed(exchange)
         dice = self._dice
         while dice.copies:
             dice.copies.pop().execute()  # its reply has been read by now, or nobody waits for it
         fate = self._fate(exchange, dice)
-        return passed(exchange) if fate is None else _FATES[fate](self, exchange, dice)
+        return passed(exchange) if fate is None else FATES[fate](self, exchange, dice)
+
+    def leave(self, seconds: float) -> None:
+        """Answer nothing for so long."""
+        self._away_until = time.monotonic() + seconds
+
+    def hold(self, seconds: float) -> None:
+        """Pass on nothing for so long; it comes a little later."""
+        self._slow_until = time.monotonic() + seconds
 
     def _fate(self, exchange: Exchange, dice: Dice) -> str | None:
         call = b" ".join(exchange.arguments)
@@ -115,7 +133,7 @@ def _saying(fate: Callable[[str], Fate]) -> Callable[[Faults, Exchange, Dice], b
     return lambda _, exchange, dice: fate(dice.random.choice(REFUSALS))(exchange)
 
 
-_FATES: Final[dict[str, Callable[[Faults, Exchange, Dice], bool]]] = {
+FATES: Final[dict[str, Callable[[Faults, Exchange, Dice], bool]]] = {
     "lost": lambda _, exchange, __: lost(exchange),
     "dropped": lambda _, exchange, __: dropped(exchange),
     "late copy": lambda _, exchange, dice: _late_copy(exchange, dice),

@@ -5,7 +5,7 @@ Each takes one safeguard out of the library in a process of workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha1
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from bloomredis.operations.claims import Claims
 from bloomredis.protocol import scripts
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Lane, Lanes
+from tests.history.holes_of_many import HOLES_OF_MANY
 
 _RECALL: Final = "local function recall(receipt, call)\n"
 
@@ -119,4 +120,11 @@ HOLES: Final[dict[str, Callable[[], None]]] = {
     "nothing-pending": _nothing_is_pending,
     "receipts-ignored": _receipts_are_ignored,
     "claims-not-pending": _claims_are_not_pending,
+    **HOLES_OF_MANY,
 }
+
+
+def open_holes(names: Iterable[str]) -> None:
+    """Open some in this process."""
+    for name in names:
+        HOLES[name]()

@@ -4,16 +4,59 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from functools import cached_property
+from typing import Any, Final, Literal, NamedTuple, get_args
 
-Kind = Literal["items", "claims", "counting"]
-KINDS: Final[tuple[Kind, ...]] = ("items", "claims", "counting")
+from bloomredis.stored import shard_record
+
+Kind = Literal["items", "claims", "counting", "scaling", "rotating", "sharded"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 SIZE: Final[dict[str, Any]] = {"capacity": 50_000, "error_rate": 1e-9}
 ITEMS_A_SECOND: Final = 500
 WINDOW: Final = 40
+
+SLICES: Final = 4
+REMEMBERED: Final = 0.8
+"""Seconds for which a rotating filter finds an item at least."""
+SHARDS: Final = 8
+
+
+class Made(NamedTuple):
+    """What the filters of a kind are made with.
+
+    :ivar called: the name of the public class.
+    :ivar faults: of the names in `DISTURBANCES`, those that can happen to them.
+    :ivar seconds: how many times longer than others a round is.
+    """
+
+    called: str
+    options: dict[str, Any]
+    faults: Sequence[str] = ("flush_all", "evict_record", "clear")
+    seconds: float = 1.0
+
+
+_WHOLE: Final = ("flush_all", "evict_record", "clear", "two_clears", "delete", "crash_clear", "crash_growth")
+
+MADE: Final[dict[Kind, Made]] = {
+    "items": Made("BloomFilter", SIZE),
+    "claims": Made("BloomFilter", SIZE),
+    "counting": Made("CountingBloomFilter", SIZE, ()),
+    "scaling": Made(
+        "ScalingBloomFilter", {"capacity": 16, "error_rate": 1e-9, "expansion": 1}, (*_WHOLE, "evict_layer")
+    ),
+    "rotating": Made(
+        "RotatingBloomFilter",
+        {"capacity": 600, "error_rate": 1e-9, "window": REMEMBERED, "slices": SLICES},
+        (*_WHOLE, "evict_layer", "idle"),
+        seconds=2.0,
+    ),
+    "sharded": Made(
+        "ShardedBloomFilter", {**SIZE, "shards": SHARDS}, (*_WHOLE, "evict_shard", "away"), seconds=2.0
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -22,7 +65,9 @@ class Plan:
 
     :ivar seed: that of everything random in it; also the filter's name.
     :ivar port: that of the proxy.
-    :ivar losses: the filter is lost from time to time.
+    :ivar others: the ports of proxies of further servers.
+    :ivar disturbances: what happens to the filter from time to time.
+    :ivar claims: workers claim items, in place of adding them.
     """
 
     seed: str
@@ -30,13 +75,25 @@ class Plan:
     port: int
     start: float
     end: float
-    losses: bool = False
+    disturbances: Sequence[str] = ()
     on_lost: Literal["raise", "recreate"] = "raise"
+    others: Sequence[int] = ()
+    claims: bool = False
+
+    @property
+    def made(self) -> Made:
+        """What the filter is made with."""
+        return MADE[self.kind]
 
     @property
     def options(self) -> dict[str, Any]:
         """The options of every filter object but one that shares calls."""
-        return {**SIZE, "on_lost": self.on_lost}
+        return {**self.made.options, "on_lost": self.on_lost}
+
+    @property
+    def ports(self) -> Sequence[int]:
+        """The ports of all proxies."""
+        return (self.port, *self.others)
 
     def dice(self, name: str) -> random.Random:
         """Return the dice of a worker."""
@@ -47,26 +104,48 @@ class Plan:
         return time.monotonic() < self.end
 
     def window(self) -> Sequence[int]:
-        """Return the numbers of the items that all workers ask about at this time."""
+        """Return the numbers of the items that all workers ask about at this time.
+
+        Those of a rotating filter come back before and after the filter has forgotten them.
+        """
         front = int((time.monotonic() - self.start) * ITEMS_A_SECOND)
+        if self.kind == "rotating":
+            front %= int(REMEMBERED * 1.2 * ITEMS_A_SECOND)
         return range(front, front + WINDOW)
 
+    def shard(self, item: str) -> int | None:
+        """Return the shard that an item lives in, None if there are none."""
+        return self._shards.number(item.encode()) if self.kind == "sharded" else None
 
-def plan(seed: int, number: int, port: int, seconds: float) -> Plan:
-    """Return the plan of a round: kinds take turns, with losses and without."""
+    @cached_property
+    def _shards(self) -> shard_record.ShardRecord:
+        return shard_record.plan(**self.made.options)
+
+
+def plan(seed: int, number: int, ports: Sequence[int], seconds: float, without: Collection[str] = ()) -> Plan:
+    """Return the plan of a round: kinds take turns, with losses and without.
+
+    :param without: disturbances that are left out, and values of `on_lost`.
+    """
     dice = random.Random(f"{seed} {number}")
-    kinds: tuple[tuple[Kind, bool], ...] = (
+    turns: tuple[tuple[Kind, bool], ...] = (
         *(("items", False), ("claims", False), ("counting", False)),
+        *(("scaling", True), ("rotating", True), ("sharded", True)),
         *(("items", True), ("claims", dice.random() < 0.5)),
+        *((kind, dice.random() < 0.8) for kind in ("scaling", "rotating", "sharded")),
     )
-    kind, losses = kinds[number % len(kinds)]
+    kind, losses = turns[number % len(turns)]
     start = time.monotonic()
+    ways: tuple[Literal["raise", "recreate"], ...] = ("raise", "recreate")
+    allowed = [way for way in ways if way not in without] or ["raise"]
     return Plan(
         seed=f"{seed}-{number}",
         kind=kind,
-        port=port,
+        port=ports[0],
         start=start,
-        end=start + seconds,
-        losses=losses,
-        on_lost=dice.choice(("raise", "recreate")),
+        end=start + seconds * MADE[kind].seconds,
+        disturbances=[each for each in MADE[kind].faults if losses and each not in without],
+        on_lost=dice.choice(allowed),
+        others=ports[1:] if kind == "sharded" and dice.random() < 0.5 else (),
+        claims=kind == "claims" or (kind in ("scaling", "sharded") and dice.random() < 0.25),
     )

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -20,21 +20,16 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+import bloomredis
 import bloomredis.asyncio
-from bloomredis import BloomFilter, CountingBloomFilter
 from tests.history.calls import Call
 from tests.history.claiming import ClaimWorker
-from tests.history.holes import HOLES
+from tests.history.holes import open_holes
 from tests.history.plans import Plan
 from tests.history.seats import Seat
 from tests.history.working import PATIENCE, CountingWorker, Hand, ItemWorker, Worker
 from tests.support.background import Child, started
 
-WORKERS: Final[dict[str, type[Worker]]] = {
-    "items": ItemWorker,
-    "claims": ClaimWorker,
-    "counting": CountingWorker,
-}
 THREADS: Final = 3
 TASKS: Final = 6
 CHILDREN: Final = 2
@@ -74,8 +69,7 @@ def serve(pipe: Any, number: int, links: Links, holes: Sequence[str]) -> None:
     """Run the rounds whose plans come out of a pipe, and send back what was recorded."""
     logging.getLogger("bloomredis").setLevel(logging.ERROR)  # losses are planned
     "imported".encode("idna")  # by every socket, under a lock that no child may find taken
-    for hole in holes:
-        HOLES[hole]()
+    open_holes(holes)
     for plan in iter(pipe.recv, None):
         try:
             pipe.send(Process(plan, f"p{number}", links, number).run())
@@ -114,19 +108,24 @@ class Process:
                 self._records += _result(each, self._plan)
         return self._records
 
-    def _client(self, stack: ExitStack) -> redis.Redis:
+    def _client(self, stack: ExitStack) -> Any:
         retry = Retry(NoBackoff(), self._dice.choice((0, 1, 3)))
-        client = redis.Redis(host="127.0.0.1", port=self._plan.port, retry=retry)
-        stack.callback(client.close)
-        _pools.append(client.connection_pool)
-        return client
+        clients = []
+        for port in self._plan.ports:
+            client = redis.Redis(host="127.0.0.1", port=port, retry=retry)
+            stack.callback(client.close)
+            _pools.append(client.connection_pool)
+            clients.append(client)
+        return _one_or_list(clients)
 
     def _filter(self, client: Any, **options: Any) -> Any:
-        kind: Any = CountingBloomFilter if self._plan.kind == "counting" else BloomFilter
+        kind: Any = getattr(bloomredis, self._plan.made.called)
         return kind(client, self._plan.seed, **self._plan.options, **options)
 
     def _worker(self, name: str, **options: Any) -> Worker:
-        return WORKERS[self._plan.kind](f"{self._name}/{name}", self._plan, **options)
+        adds: type[Worker] = CountingWorker if self._plan.kind == "counting" else ItemWorker
+        made = ClaimWorker if self._plan.claims else adds
+        return made(f"{self._name}/{name}", self._plan, **options)
 
     def _thread(self, name: str, owner: str, shared: Any) -> Future[list[Call]]:
         seat = Seat(f"{self._name}/{name}", f"{self._name}/{owner}", shared)
@@ -136,7 +135,7 @@ class Process:
         """Work with a filter object of one's own, and exchange tokens with other processes."""
         name = f"{self._name}/alone"
         seat = Seat(name, name, own)
-        if self._plan.kind == "claims":  # whose errors have no tokens
+        if self._plan.claims:  # whose errors have no tokens
             return _worked(seat, self._worker("alone"))
         worker = self._worker("alone", hands=(self._hand, self._handed))
         seat.run(worker.work())
@@ -156,10 +155,13 @@ class Process:
     async def _tasks(self) -> list[Call]:
         """Work in tasks, some of whose calls are cancelled."""
         retry = AsyncRetry(NoBackoff(), self._dice.choice((0, 1, 3)))
-        async with redis.asyncio.Redis(host="127.0.0.1", port=self._plan.port, retry=retry) as client:
-            name = "CountingBloomFilter" if self._plan.kind == "counting" else "BloomFilter"
-            kind: Any = getattr(bloomredis.asyncio, name)
-            shared = kind(client, self._plan.seed, **self._plan.options)
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(redis.asyncio.Redis(host="127.0.0.1", port=port, retry=retry))
+                for port in self._plan.ports
+            ]
+            kind: Any = getattr(bloomredis.asyncio, self._plan.made.called)
+            shared = kind(_one_or_list(clients), self._plan.seed, **self._plan.options)
             seats = [Seat(f"{self._name}/tasks/{i}", f"{self._name}/tasks", shared) for i in range(TASKS)]
 
             async def work(number: int, seat: Seat) -> None:
@@ -194,6 +196,10 @@ class Process:
 
         working = [started(partial(work, number)) for number in range(THREADS)]
         return [call for each in working for call in _result(each, self._plan)]
+
+
+def _one_or_list(clients: list[Any]) -> Any:
+    return clients if len(clients) > 1 else clients[0]
 
 
 def _worked(seat: Seat, worker: Worker) -> list[Call]:

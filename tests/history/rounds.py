@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import redis
-
-from bloomredis import BloomFilter, CountingBloomFilter, FilterNotFoundError
+import bloomredis
+from tests.history import crashing
 from tests.history.calls import Call
 from tests.history.claim_rules import claim_violations
+from tests.history.crashing import Crash
+from tests.history.disturbing import disturbed
 from tests.history.faults import Faults, Rates
+from tests.history.loss_rules import loss_violations
+from tests.history.losses import Loss
 from tests.history.plans import KINDS, Kind, Plan, plan
 from tests.history.process import Links, serve
-from tests.history.rules import History, violations
-from tests.support.background import started
+from tests.history.remembering import memory_violations
+from tests.history.rules import LATEST_COPY, History, violations
 from tests.support.proxy import proxied
 from tests.support.servers import Server
 
@@ -46,18 +48,24 @@ class Found:
     seconds: float = 0.0
     calls: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    disturbances: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
-    def count(self, calls: Sequence[Call], met: Counter[str], losses: Sequence[object]) -> None:
+    def count(self, calls: Sequence[Call], faults: Iterable[Counter[str]], met: Counter[str]) -> None:
         """Count what happened in a round."""
         self.calls.update(call.state for call in calls)
-        self.faults.update(met)
-        self.faults["filter lost"] += len(losses)
+        self.disturbances.update(met)
+        for each in faults:
+            self.faults.update(each)
 
     def __str__(self) -> str:
-        ends = ", ".join(f"{number} {state}" for state, number in self.calls.most_common())
-        met = ", ".join(f"{number} {name}" for name, number in self.faults.most_common())
-        return f"{self.rounds} rounds in {self.seconds:.1f} s; calls: {ends}; faults: {met}"
+        counted = {"calls": self.calls, "faults": self.faults, "disturbances": self.disturbances}
+        told = [
+            f"{what}: " + ", ".join(f"{number} {name}" for name, number in counts.most_common())
+            for what, counts in counted.items()
+            if counts
+        ]
+        return "; ".join([f"{self.rounds} rounds in {self.seconds:.1f} s", *told])
 
 
 class Crew:
@@ -72,6 +80,8 @@ class Crew:
             _SPAWN.Process(target=serve, args=(theirs, number, links, holes), daemon=True)
             for number, (_, theirs) in enumerate(pipes)
         ]
+        self._crashes, theirs = _SPAWN.Pipe()
+        self._processes.append(_SPAWN.Process(target=crashing.serve, args=(theirs, holes), daemon=True))
         for process in self._processes:
             process.start()
 
@@ -87,6 +97,13 @@ class Crew:
                 raise found
             calls += found
         return calls
+
+    def crash(self, crash: Crash) -> Sequence[tuple[float, float]]:
+        """Let a process be killed at its work; return when it replaced the filter."""
+        self._crashes.send(crash)
+        assert self._crashes.poll(PATIENCE), "a process that should be killed hangs"
+        spans: Sequence[tuple[float, float]] = self._crashes.recv()
+        return spans
 
     def ready(self) -> None:
         """Wait until all processes have started."""
@@ -113,7 +130,9 @@ def crew(holes: Sequence[str] = ()) -> Iterator[Crew]:
 class Rounds:
     """Rounds on one server.
 
+    :param other: a second server, for filters on two.
     :param kinds: of rounds; others are left out.
+    :param without: faults of connections, disturbances, and values of `on_lost` that are left out.
     """
 
     def __init__(
@@ -122,21 +141,23 @@ class Rounds:
         workers: Crew,
         seed: int,
         *,
+        other: Server | None = None,
         kinds: Sequence[Kind] = KINDS,
-        rates: Rates | None = None,
+        without: Collection[str] = (),
     ) -> None:
         self.found = Found()
-        self._server = server
+        self._servers = [server] if other is None else [server, other]
         self._workers = workers
         self._seed = seed
         self._kinds = kinds
-        self._rates = rates or Rates()
+        self._without = without
+        self._rates = Rates().without(without)
 
     def check(self, seconds: float, *, first: int = 0) -> Found:
         """Run rounds until the time is over or a rule is broken."""
         begun, lasting = time.monotonic(), min(ROUND_SECONDS, seconds / FEWEST_ROUNDS)
         for number in itertools.count(first):
-            if plan(self._seed, number, 0, 0.0).kind not in self._kinds:
+            if self._plan(number, (0, 0), 0.0).kind not in self._kinds:
                 continue
             self.found.wrong = [f"--round {number}: {each}" for each in self._round(number, lasting)]
             self.found.rounds += 1
@@ -145,54 +166,52 @@ class Rounds:
                 break
         return self.found
 
+    def _plan(self, number: int, ports: Sequence[int], lasting: float) -> Plan:
+        return plan(self._seed, number, ports, lasting, self._without)
+
     def _round(self, number: int, lasting: float) -> list[str]:
         """Run one round; return what is wrong with it."""
-        faults = Faults(f"{self._seed} {number}", self._rates)
-        with self._server.client() as client, proxied(self._server.socket, faults) as proxy:
-            client.flushall()
-            what = plan(self._seed, number, proxy.port, lasting)
-            with _disturbed(self._server, what) as losses:
+        faults = [
+            Faults(f"{self._seed} {number} {place}", self._rates) for place in range(len(self._servers))
+        ]
+        with ExitStack() as stack:
+            pairs = zip(self._servers, faults, strict=True)
+            proxies = [stack.enter_context(proxied(server.socket, fault)) for server, fault in pairs]
+            what = self._plan(number, [proxy.port for proxy in proxies], lasting)
+            servers = self._servers[: len(what.ports)]
+            clients = [stack.enter_context(server.client()) for server in servers]
+            for client in clients:
+                client.flushall()
+            with disturbed(servers, what, self._workers.crash, faults) as disturber:
                 calls = self._workers.run(what)
-            history = _history(client, what, calls, losses)
-        self.found.count(calls, faults.met, losses)
-        rules = claim_violations if what.kind == "claims" else violations
-        return list(itertools.islice(rules(history), MOST_TOLD))
+            losses = [*disturber.losses, *_of_workers(calls)]
+            history = _history(clients if len(clients) > 1 else clients[0], what, calls, losses)
+        self.found.count(calls, [fault.met for fault in faults], disturber.met)
+        return list(itertools.islice(_rules(history), MOST_TOLD))
 
 
-@contextmanager
-def _disturbed(server: Server, what: Plan) -> Iterator[list[tuple[float, float]]]:
-    """Run SCRIPT FLUSH again and again, and lose the filter if that is planned; yield when it was lost."""
-    over, losses, dice = threading.Event(), list[tuple[float, float]](), what.dice("disturbances")
-
-    def disturb() -> None:
-        with server.client() as client:
-            own = BloomFilter(client, what.seed, **{**what.options, "on_lost": "recreate"})
-            while not over.wait(dice.uniform(0.005, 0.1)):
-                client.script_flush()
-                if what.losses and what.goes_on() and dice.random() < 0.2:
-                    start = time.monotonic()
-                    dice.choice((client.flushall, own.clear, lambda: client.unlink(what.seed)))()
-                    losses.append((start, time.monotonic()))
-
-    disturbing = started(disturb)
-    try:
-        yield losses
-    finally:
-        over.set()
-        disturbing.result(10)
+def _of_workers(calls: Sequence[Call]) -> list[Loss]:
+    """Return when workers cleared the filter; each may have found none, or been answered late."""
+    return [
+        Loss(call.start, call.end + (0.0 if call.state == "answered" else LATEST_COPY), "clear()", sure=False)
+        for call in calls
+        if call.verb == "clear"
+    ]
 
 
-def _history(
-    client: redis.Redis, what: Plan, calls: list[Call], losses: list[tuple[float, float]]
-) -> History:
-    """Ask the server without faults what is in the filter."""
+def _history(clients: Any, what: Plan, calls: list[Call], losses: Sequence[Loss]) -> History:
+    """Ask the servers without faults what is in the filter, and delete it."""
     items = sorted({call.item for call in calls if call.item})
-    kind: Any = CountingBloomFilter if what.kind == "counting" else BloomFilter
-    try:
-        f = kind.open(client, what.seed)
-    except FilterNotFoundError:
-        return History(what, calls, losses)
+    kind: Any = getattr(bloomredis, what.made.called)
+    f = kind(clients, what.seed, **{**what.options, "on_lost": "recreate"})
+    start = time.monotonic()
     present = dict(zip(items, f.contains_many(items), strict=True))
+    end = time.monotonic()
+    if what.kind == "rotating":
+        calls += [
+            Call(f"end#{item}", "end", "contains", item, start, end=end, state="answered", answer=there)
+            for item, there in present.items()
+        ]
     counts: dict[str, int] = {}
     if what.kind == "counting":
         counts = {
@@ -200,4 +219,25 @@ def _history(
             for item in items
             if present[item]
         }
-    return History(what, calls, losses, present, counts)
+    f.delete()
+    return History(what, calls, losses, present, counts, _left(clients, what, losses))
+
+
+def _left(clients: Any, what: Plan, losses: Sequence[Loss]) -> list[str]:
+    """Return the keys that stay for ever, or hold items; layers whose record was lost may be among those."""
+    if what.kind in ("scaling", "rotating") and any("record" in loss.what for loss in losses):
+        return []
+    several = clients if isinstance(clients, list) else [clients]
+    keys = [(client, key) for client in several for key in client.scan_iter(count=1000)]
+    return [key.decode() for client, key in keys if client.pttl(key) == -1 or b":layer:" in key]
+
+
+def _rules(history: History) -> Iterator[str]:
+    """Yield what is wrong with a round."""
+    yield from loss_violations(history)
+    if history.plan.claims:
+        yield from claim_violations(history)
+    elif history.plan.kind == "rotating":
+        yield from memory_violations(history)
+    else:
+        yield from violations(history)

@@ -29,6 +29,7 @@ _VERBS: Final[dict[str, Callable[[Any, Ask], Any]]] = {
     "release": lambda _, ask: ask.claim[1].release(),  # type: ignore[index]
     "extend": lambda _, ask: ask.claim[1].extend(ask.lease),  # type: ignore[index]
     "reserve": lambda f, _: f.reserve(),
+    "clear": lambda f, _: f.clear(),
 }
 _ONE_OF: Final = {"add_many": "add", "dedupe": "add", "claim_many": "claim"}
 _STATES: Final[tuple[tuple[tuple[type[BaseException], ...], State], ...]] = (

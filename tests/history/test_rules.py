@@ -10,7 +10,10 @@ import pytest
 
 from tests.history.calls import Call
 from tests.history.claim_rules import claim_violations
-from tests.history.plans import Plan
+from tests.history.loss_rules import loss_violations
+from tests.history.losses import Generations, Loss
+from tests.history.plans import REMEMBERED, SLICES, Plan
+from tests.history.remembering import memory_violations
 from tests.history.rules import History, violations
 
 PLAN = Plan("seed", "items", 1, 0.0, 1.0)
@@ -33,13 +36,20 @@ def add(start: float, answer: object = None, **more: Any) -> Call:
 
 
 UNKNOWN: dict[str, Any] = {"state": "unknown", "name": "first"}
-LOSS = ((1.0, 1.1),)
+LOSS = (Loss(1.0, 1.1),)
+PERHAPS = (Loss(1.0, 1.1, sure=False),)
 RIGHT: dict[str, History] = {
     "one winner": History(PLAN, [add(0, True), add(0, False)], present={"x": True}),
     "one asks again": History(PLAN, [add(0, **UNKNOWN), add(1, True, earlier="first")], present={"x": True}),
     "one has not asked again": History(PLAN, [add(0, **UNKNOWN), add(1, False)], present={"x": True}),
     "a winner a generation": History(
         replace(PLAN, on_lost="recreate"), [add(0, True), add(2, True)], LOSS, {"x": True}
+    ),
+    "added before what may have been a loss": History(
+        PLAN, [add(0, True), add(2, False)], PERHAPS, {"x": True}
+    ),
+    "added again after what may have been a loss": History(
+        PLAN, [add(0, True), add(2, True)], PERHAPS, {"x": True}
     ),
     "a test before": History(PLAN, [call("contains", 0, False), add(0, True)], present={"x": True}),
     "counted": History(COUNTING, [add(0, True), add(0, False), call("remove", 1, True)], counts={"x": 1}),
@@ -52,8 +62,6 @@ WRONG: dict[str, History] = {
     "nobody added it": History(PLAN, [call("contains", 0, False)], present={"x": True}),
     "false negative": History(PLAN, [add(0, True), call("contains", 1, False)], present={"x": True}),
     "false positive": History(PLAN, [call("contains", 0, True), add(1, True)], present={"x": True}),
-    "silent loss": History(PLAN, [add(0, True), add(2, True)], LOSS, {"x": True}),
-    "unexpected end": History(PLAN, [add(0, state="failed", error="KeyError()")]),
     "was in 2 times, not 1": History(COUNTING, [add(0, True)], counts={"x": 2}),
     "not there": History(COUNTING, [add(0, True), call("remove", 1, False)], counts={"x": 1}),
     "no add was the first": History(COUNTING, [add(0, False)], counts={"x": 1}),
@@ -114,3 +122,98 @@ def test_right_claims(history: History) -> None:
 def test_wrong_claims(what: str) -> None:
     """They are found, and named."""
     assert any(what in each for each in claim_violations(CLAIMED_WRONG[what]))
+
+
+LOST: dict[str, Any] = {"state": "lost", "error": "FilterLostError('Call reserve() or clear()')"}
+ROTATING = replace(PLAN, kind="rotating")
+SHARDED = replace(PLAN, kind="sharded")
+SHARD = SHARDED.shard("x")
+OTHER = next(item for item in map(str, range(99)) if SHARDED.shard(item) != SHARD)
+DAMAGE = (Loss(1.0, 1.1, lasts=True),)
+
+TOLD_RIGHT: dict[str, History] = {
+    "told": History(PLAN, [add(0, True), add(2, **LOST), call("reserve", 3), add(4, True)], LOSS),
+    "its own clear": History(PLAN, [add(0, True), call("clear", 2), add(3, True)], LOSS),
+    "had not used it": History(PLAN, [add(2, True)], LOSS),
+    "goes on": History(replace(PLAN, on_lost="recreate"), [add(0, True), add(2, True)], LOSS),
+    "perhaps no loss": History(PLAN, [add(0, True), add(2, True)], PERHAPS),
+    "another shard": History(
+        SHARDED,
+        [add(0, True), add(0, True, item=OTHER), add(2, True, item=OTHER)],
+        (Loss(1, 1.1, shard=SHARD),),
+    ),
+    "noticed late": History(SHARDED, [add(0, True), add(2, True)], (Loss(1, 1.1, slow=1.0),)),
+    "damaged until it is cleared": History(
+        PLAN, [add(0, True), add(2, **LOST), call("reserve", 3), add(4, **LOST)], DAMAGE
+    ),
+    "forgotten before": History(ROTATING, [add(0, True), add(2, True)], (Loss(1.5, 1.6),)),
+    "told while another call was under way": History(
+        PLAN, [add(0, True), call("reserve", 2), add(2.05, False), add(3, **LOST)], LOSS
+    ),
+}
+TOLD_WRONG: dict[str, History] = {
+    "silent loss": History(PLAN, [add(0, True), add(2, True)], LOSS),
+    "silent loss after loss": History(SHARDED, [add(0, True), add(2, True)], (Loss(1, 1.1, shard=SHARD),)),
+    "silent loss after": History(SHARDED, [add(0, True), add(3, True)], (Loss(1, 1.1, slow=1.0),)),
+    "silent": History(ROTATING, [add(0.9, True), add(1.2, True)], LOSS),
+    "unexpected end": History(PLAN, [add(0, state="failed", error="KeyError()")]),
+    "told of a loss": History(PLAN, [add(0, **LOST)]),
+    "and nothing was lost": History(PLAN, [add(0, True), call("reserve", 2), add(3, **LOST)], LOSS),
+    "nothing was lost": History(replace(PLAN, on_lost="recreate"), [add(2, **LOST)], LOSS),
+    "left behind after delete()": History(PLAN, [], left=["seed"]),
+}
+
+
+@pytest.mark.parametrize("history", TOLD_RIGHT.values(), ids=TOLD_RIGHT.keys())
+def test_rightly_told(history: History) -> None:
+    """There is nothing to say about it."""
+    assert not list(loss_violations(history))
+
+
+@pytest.mark.parametrize("what", TOLD_WRONG)
+def test_wrongly_told(what: str) -> None:
+    """It is found, and named."""
+    assert any(what in each for each in loss_violations(TOLD_WRONG[what]))
+
+
+SLICE = REMEMBERED / SLICES
+KEPT: dict[str, History] = {
+    "new after a window": History(ROTATING, [add(0, True), add(REMEMBERED, True)]),
+    "there for a slice more": History(ROTATING, [add(0, True), add(REMEMBERED + SLICE, False)]),
+    "not there after a window": History(ROTATING, [add(0, True), call("contains", REMEMBERED, False)]),
+    "told late by its object": History(
+        ROTATING, [add(0, **UNKNOWN), add(1.5, True), call("contains", 1.7, False), add(1.8, True)]
+    ),
+    "added by one without an answer": History(ROTATING, [add(0, **UNKNOWN), add(1, False, owner="other")]),
+    "new after a loss": History(ROTATING, [add(0.8, True), add(1.2, True)], LOSS),
+}
+FORGOTTEN: dict[str, History] = {
+    "two winners within": History(ROTATING, [add(0, True), add(0.5, True)]),
+    "false negative": History(ROTATING, [add(0, True), call("contains", 0.5, False)]),
+    "already there, and nobody added it within": History(ROTATING, [add(0, True), add(1.5, False)]),
+    "nobody added it": History(ROTATING, [call("contains", 0, True)]),
+}
+
+
+@pytest.mark.parametrize("history", KEPT.values(), ids=KEPT.keys())
+def test_rightly_remembered(history: History) -> None:
+    """There is nothing to say about it."""
+    assert not list(memory_violations(history))
+
+
+@pytest.mark.parametrize("what", FORGOTTEN)
+def test_wrongly_remembered(what: str) -> None:
+    """It is found, and named."""
+    assert any(what in each for each in memory_violations(FORGOTTEN[what]))
+
+
+def test_generations() -> None:
+    """A call is about all that stood while it ran; a loss that is not sure may have left what was there."""
+    losses = [Loss(3.0, 3.1, sure=False), Loss(1.0, 1.1, slow=0.5)]
+    generations = Generations(losses)
+    assert list(generations.between(0.0, 0.9)) == [0]
+    assert list(generations.between(1.2, 1.3)) == [0, 1]
+    assert list(generations.between(1.7, 2.0)) == [1]
+    assert list(generations.between(0.0, 9.0)) == [0, 1, 2]
+    assert list(generations.same(2)) == [1, 2]
+    assert list(generations.same(1)) == [1]

@@ -70,9 +70,8 @@ class Worker(ABC):
 
     def ask_again(self) -> Work:
         """Ask again for what is owed, one call after the other."""
-        owed, self.owed = self.owed, []
-        for call in owed:
-            yield from self.again(call)
+        for _ in range(len(self.owed)):
+            yield from self.again(self.owed.pop(0))
 
     def again(self, call: Call) -> Work:
         """Ask again for a call."""
@@ -94,8 +93,9 @@ class Worker(ABC):
         for call in outcome.calls:
             if call.state == "unknown" and call.verb != "contains":
                 self._owe(call)
-        if any(call.state == "lost" for call in outcome.calls):
-            yield from self._reserve()
+        lost = next((call for call in outcome.calls if call.state == "lost"), None)
+        if lost is not None:
+            yield from self._go_on(lost)
 
     def hurried(self, ask: Ask) -> Ask:
         """Let some calls of a task be cancelled after a moment."""
@@ -104,7 +104,9 @@ class Worker(ABC):
         return ask
 
     def _owe(self, call: Call) -> None:
-        if self._hands and call.token and self.dice.random() < 0.5 and self.plan.goes_on():
+        """Keep a call to ask again, or hand it on, unless this object asks for the same item again."""
+        is_alone = all(other.item != call.item for other in self.owed)
+        if self._hands and call.token and is_alone and self.dice.random() < 0.5 and self.plan.goes_on():
             self.handed.add(call.item)
             self._hands[0]((call, call.token))
         else:
@@ -118,10 +120,13 @@ class Worker(ABC):
                 answer.token = answer.token or token
                 self.owed.append(answer)
             elif answer.state == "lost":
-                yield from self._reserve()
+                yield from self._go_on(answer)
 
-    def _reserve(self) -> Work:
-        while (yield Ask("reserve")).calls[0].state == "unknown":
+    def _go_on(self, lost: Call) -> Work:
+        """Go on with what is there, or clear what cannot be used, unless another worker may have."""
+        is_damaged = "reserve()" not in lost.error
+        verb = "clear" if is_damaged and self.dice.random() < 0.5 else "reserve"
+        while (yield Ask(verb)).calls[0].state == "unknown":
             pass
 
     def picked(self, most: int) -> Sequence[str]:

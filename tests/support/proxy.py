@@ -55,7 +55,7 @@ class Exchange:
     def verb(self) -> str:
         """The verb of the script that is called; empty for any other command."""
         command, *rest = self.arguments
-        return _verbs().get(rest[0], "") if command.startswith(b"EVAL") else ""
+        return verbs().get(rest[0], "") if command.startswith(b"EVAL") else ""
 
     def execute(self) -> bytes:
         """Send the request to the server and return its reply."""
@@ -311,7 +311,7 @@ def read_value(stream: BinaryIO) -> bytes:
 
 
 @cache
-def _verbs() -> dict[bytes, str]:
+def verbs() -> dict[bytes, str]:
     """Return the verbs of all scripts by their texts and their SHAs."""
     every = [scripts.load(verb, layered=layered) for verb in scripts.verbs() for layered in (False, True)]
     return {name.encode(): each.verb for each in every for name in (each.sha, each.text)}

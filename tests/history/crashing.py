@@ -1,0 +1,70 @@
+"""Processes that are killed while they work on a filter."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple, NoReturn
+
+import redis
+
+import bloomredis
+from tests.history.holes import open_holes
+from tests.history.plans import Plan
+from tests.history.watching import REPLACED, Watch, watched
+
+Work = Literal["clear", "add"]
+
+GROWTH: Final = ("add", "add_layer", "reserve", "record_shard")
+ITEMS: Final = 60
+_SPAN: Final = struct.Struct("dd")
+
+
+class Crash(NamedTuple):
+    """A process that is to be killed.
+
+    :ivar after: so many steps of what it does; a process that comes to its end before is not killed.
+    """
+
+    plan: Plan
+    sockets: Sequence[str]
+    work: Work
+    after: int
+    number: int
+
+
+def serve(pipe: Any, holes: Sequence[str]) -> None:
+    """Run the processes that come out of a pipe; send back when each replaced the filter."""
+    open_holes(holes)
+    for crash in iter(pipe.recv, None):
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _die(crash, writer)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as stream:
+            spans = list(_SPAN.iter_unpack(stream.read()))
+        os.waitpid(pid, 0)
+        pipe.send(spans)
+
+
+def _die(crash: Crash, writer: int) -> NoReturn:
+    watch = Watch(
+        crash.plan.seed.encode(),
+        stop=lambda: os.kill(os.getpid(), signal.SIGKILL),
+        at=(REPLACED, "describe", "delete") if crash.work == "clear" else GROWTH,
+        after=crash.after,
+        told=lambda start, end: os.write(writer, _SPAN.pack(start, end)),
+    )
+    try:
+        clients = [redis.Redis(unix_socket_path=socket) for socket in crash.sockets]
+        kind: Any = getattr(bloomredis, crash.plan.made.called)
+        f = kind(watched(clients, watch), crash.plan.seed, **crash.plan.options | {"on_lost": "recreate"})
+        if crash.work == "clear":
+            f.clear()
+        for number in range(ITEMS):
+            f.add(f"crash {crash.number}/{number}")
+    finally:
+        os._exit(0)

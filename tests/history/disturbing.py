@@ -1,0 +1,244 @@
+"""What happens to the filter of a round: it is emptied, evicted, cleared twice at once, left half cleared."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, Final
+
+import redis
+
+import bloomredis
+from bloomredis import FilterLostError
+from bloomredis.stored import shard_record
+from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
+from tests.history.crashing import Crash, Work
+from tests.history.faults import Faults
+from tests.history.losses import NOTICED, Loss
+from tests.history.plans import REMEMBERED, SHARDS, SLICES, Plan
+from tests.history.watching import REPLACED, Watch, watched
+from tests.support.background import started
+from tests.support.servers import Server
+
+PACES: Final = (0.25, 0.25, 0.8)
+"""Seconds between one loss and the next, about."""
+
+STALLS: Final = (0.0, 0.01, 0.05, 0.2)
+"""Seconds for which a process stops in the middle of what it does."""
+
+BEFORE_THE_END: Final = 2 * NOTICED
+"""Of a round: time that is left to notice what is noticed late."""
+
+AHEAD: Final = 0.02
+"""Seconds by which a process is faster than others."""
+
+Crashes = Callable[[Crash], Sequence[tuple[float, float]]]
+
+
+class Disturber:
+    """Disturbs a round, and remembers what was lost.
+
+    :ivar met: how often each disturbance happened.
+
+    :param crash: runs a process that is killed, and returns when it replaced the filter.
+    :param faults: those of the connections of workers to each server.
+    """
+
+    def __init__(
+        self, clients: Sequence[redis.Redis], what: Plan, crash: Crashes, faults: Sequence[Faults]
+    ) -> None:
+        self.losses: list[Loss] = []
+        self.met: Counter[str] = Counter()
+        self._clients = clients
+        self._what = what
+        self._crashing = crash
+        self._faults = faults
+        self._dice = what.dice("disturbances")
+        self._numbers = itertools.count()
+        self._slow = NOTICED if what.kind == "sharded" else 0.0
+        self._pace = self._dice.choice(PACES)
+        self._idle = self._filter(on_lost="raise")
+        self._used = float("-inf")
+
+    def run(self, over: threading.Event) -> None:
+        """Disturb until the round is over."""
+        due = self._what.start + self._dice.uniform(0.0, self._pace)
+        if "idle" in self._what.disturbances:
+            self._use_idle()
+        while not over.wait(self._dice.uniform(0.005, 0.1)):
+            self._clients[0].script_flush()
+            if self._what.disturbances and time.monotonic() > due and self._what.goes_on():
+                known = len(self.losses)
+                name = self._dice.choice(self._possible())
+                DISTURBANCES[name](self)
+                self.met[name] += 1
+                slow = max((loss.slow for loss in self.losses[known:]), default=0.0)
+                due = time.monotonic() + slow + self._dice.uniform(0.0, 2 * self._pace)
+
+    def _possible(self) -> list[str]:
+        """Return what may happen now: what is noticed late, not at the end of a round."""
+        late = ("evict_record", "clear", "two_clears", "delete", "crash_clear", "nothing")
+        possible = [
+            each
+            for each in self._what.disturbances
+            if each not in late or time.monotonic() + self._slow < self._what.end or not self._slow
+        ]
+        return possible or ["nothing"]
+
+    def _filter(self, watch: Watch | None = None, on_lost: str = "recreate") -> Any:
+        kind: Any = getattr(bloomredis, self._what.made.called)
+        made = watched(self._clients, watch or Watch(b""))
+        return kind(made, self._what.seed, **{**self._what.options, "on_lost": on_lost})
+
+    def _lost(self, what: str, start: float, **more: Any) -> None:
+        self.losses.append(Loss(start, time.monotonic(), what, **more))
+
+    # -- what is lost without the library
+
+    def nothing(self) -> None:
+        """Let nothing happen."""
+
+    def flush_all(self) -> None:
+        """Remove every key of every server."""
+        start = time.monotonic()
+        for client in self._clients:
+            client.flushall()
+        self._lost("FLUSHALL", start)
+
+    def evict_record(self) -> None:
+        """Evict the record, or the one key that there is."""
+        start = time.monotonic()
+        if self._clients[0].unlink(self._what.seed):
+            self._lost("the record is evicted", start, slow=self._slow)
+
+    def evict_layer(self) -> None:
+        """Evict a layer of the record; of a rotating filter the newest, which has not come to its end."""
+        stored: Any = self._clients[0].get(self._what.seed)
+        if stored is None:
+            return
+        kind = RotatingRecord if self._what.kind == "rotating" else ScalingRecord
+        numbers = kind.parse(stored).numbers
+        number = numbers[0] if self._what.kind == "rotating" else self._dice.choice(numbers)
+        start = time.monotonic()
+        if self._clients[0].unlink(f"{{{self._what.seed}}}:layer:{number}"):
+            self._lost(f"layer {number} is evicted", start, lasts=True)
+
+    def evict_shard(self) -> None:
+        """Evict a shard; it is not sure that anything is lost if the record does not know that shard."""
+        number = self._dice.randrange(SHARDS)
+        key = shard_record.key(self._what.seed, SHARDS, number)
+        client = self._clients[number % len(self._clients)]
+        stored: Any = self._clients[0].get(self._what.seed)
+        recorded = stored and shard_record.parse(stored)[1][number]
+        sure = bool(recorded) and client.getrange(key, 40, 47) == recorded
+        start = time.monotonic()
+        if client.unlink(key):
+            self._lost(f"shard {number} is evicted", start, shard=number, sure=sure)
+
+    def away(self) -> None:
+        """Let the second server be away for a while."""
+        self._faults[-1].leave(self._dice.choice((0.02, 0.1, 0.4)))
+
+    # -- what the library is asked to do
+
+    def clear(self) -> None:
+        """Clear the filter."""
+        self._emptied("clear")
+
+    def two_clears(self) -> None:
+        """Clear it in two processes at once, of which each may stop for a while in the middle."""
+        self._at_once("clear")
+
+    def delete(self) -> None:
+        """Delete the filter, in one process or in two at once."""
+        if self._dice.random() < 0.5:
+            self._emptied("delete")
+        else:
+            self._at_once("delete")
+
+    def _at_once(self, verb: str) -> None:
+        for each in [started(lambda: self._emptied(verb)) for _ in range(2)]:
+            each.result(20)
+
+    def _emptied(self, verb: str) -> None:
+        stall = self._dice.choice(STALLS)
+        watch = Watch(
+            self._what.seed.encode(),
+            stop=lambda: time.sleep(stall),
+            at=(REPLACED, "describe", "describe_layers", "reserve_record"),
+            after=self._dice.randint(1, 4),
+        )
+        start = time.monotonic()
+        getattr(self._filter(watch), verb)()
+        if watch.replaced:
+            self._replaced(verb, watch.replaced)
+        else:
+            self._lost(f"{verb}()", start, sure=False)  # there may have been no filter
+
+    def _replaced(self, verb: str, spans: Sequence[tuple[float, float]]) -> None:
+        """Remember when an operation of the library replaced the filter, of which the shards come later."""
+        self.losses += [Loss(*span, f"{verb}()", slow=self._slow) for span in spans]
+
+    def crash_clear(self) -> None:
+        """Let a process be killed in the middle of clear(), or soon after it."""
+        self._crash("clear", self._dice.randint(1, 4))
+
+    def crash_growth(self) -> None:
+        """Let a process be killed while it adds items, for which it begins layers or shards."""
+        self._crash("add", self._dice.randint(1, 60))
+
+    def _crash(self, work: Work, after: int) -> None:
+        sockets = [client.connection_pool.connection_kwargs["path"] for client in self._clients]
+        crash = Crash(self._what, sockets, work, after, next(self._numbers))
+        self._replaced(f"{work}() of a process that is killed", self._crashing(crash))
+
+    def idle(self) -> None:
+        """Let a process be the first to come after a loss that has forgotten all it knew."""
+        if time.monotonic() > self._used + REMEMBERED * (1 + 2 / SLICES):
+            self._faults[0].hold(AHEAD)
+            self.flush_all()
+            self._use_idle()
+
+    def _use_idle(self) -> None:
+        with suppress(FilterLostError):
+            self._idle.add(f"idle {next(self._numbers)}")
+        if self._idle._operations.stored.handle is None:
+            self._idle.reserve()
+        self._used = time.monotonic()
+
+
+DISTURBANCES: Final[dict[str, Callable[[Disturber], object]]] = {
+    "flush_all": Disturber.flush_all,
+    "evict_record": Disturber.evict_record,
+    "evict_layer": Disturber.evict_layer,
+    "evict_shard": Disturber.evict_shard,
+    "clear": Disturber.clear,
+    "two_clears": Disturber.two_clears,
+    "delete": Disturber.delete,
+    "crash_clear": Disturber.crash_clear,
+    "crash_growth": Disturber.crash_growth,
+    "idle": Disturber.idle,
+    "away": Disturber.away,
+    "nothing": Disturber.nothing,
+}
+
+
+@contextmanager
+def disturbed(
+    servers: Sequence[Server], what: Plan, crash: Crashes, faults: Sequence[Faults]
+) -> Iterator[Disturber]:
+    """Run SCRIPT FLUSH again and again, and lose the filter if that is planned; yield what remembers it."""
+    over = threading.Event()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(server.client()) for server in servers]
+        disturber = Disturber(clients, what, crash, faults)
+        disturbing = started(lambda: disturber.run(over))
+        try:
+            yield disturber
+        finally:
+            over.set()
+            disturbing.result(20)

@@ -1,0 +1,102 @@
+"""Holes of filters of many keys, which can be opened again.
+
+Some patch what came only when they were mended: without that they raise `RuntimeError`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from bloomredis.errors import FilterNotFoundError
+from bloomredis.protocol import replies, scripts
+from bloomredis.stored.layers import StoredLayers
+from bloomredis.stored.shard import StoredShard
+from bloomredis.stored.shards import StoredShards
+
+_RESERVE, _DELETE = map(scripts.load, ("reserve", "delete"))
+
+
+def _patch(owner: Any, name: str, hole: Any) -> None:
+    if not hasattr(owner, name):
+        raise RuntimeError(f"{owner.__name__} has no {name} by now")
+    setattr(owner, name, hole)
+
+
+def _stale_objects_drop_shards() -> None:
+    """A3: a shard of another record is taken for an older one, and not only when the record said so."""
+
+    def opened(self: Any, *, noticed: bool = False) -> Any:
+        of, replaced = self._of, self._of.entry(self._number)
+        if replaced:
+            found = yield from self.found()
+            if found is not None and found.generation == replaced:
+                return self._accept(found)
+            if not noticed:
+                of.shard_lost(self._number)
+        while True:
+            record = of.known
+            template = replace(record.shard, generation=record.tag + os.urandom(4)).pack()
+            found = self.read((yield from self._call(_RESERVE, [template, 0], self.wait))).header
+            if not of.owns(found):
+                yield from self._as_known(_DELETE, [self.key], [found.identity])
+                continue
+            recorded = yield from of.record_shard(self._number, found.generation, replaced, lasts=True)
+            if recorded == found.generation:
+                return self._accept(found)
+            replaced = recorded
+
+    _patch(StoredShard, "_open", opened)
+
+
+def _damage_is_cleared_again() -> None:
+    """A4: each who meets a lost layer clears what is there by then."""
+
+    def recover(self: Any, _: Any, handle: Any) -> Any:
+        self.lose(f"a layer of {self.name!r} has vanished", handle, damaged=True)
+        yield from self.clear()
+
+    StoredLayers.RECOVERY = {**StoredLayers.RECOVERY, replies.DAMAGED: recover}
+
+
+def _sweeps_go_too_far() -> None:
+    """A5: clear() and delete() delete the shards of records that came later."""
+
+    def sweep(self: Any, record: Any) -> Any:
+        shards: list[Any] = [StoredShard(self, number, record) for number in range(record.shards)]
+        for each in shards:
+            found = yield from self._on(record.server(each._number), each.found())
+            if found is not None and found.generation[:4] != record.tag:
+                yield from self._on(record.server(each._number), each.drop(found))
+
+    _patch(StoredShards, "_sweep", sweep)
+
+
+def _a_lost_record_is_revived() -> None:
+    """A6: whoever begins a layer where the record is gone begins it in the generation that was there."""
+
+    def grow(self: Any, _: Any, handle: Any) -> Any:
+        try:
+            found = yield from self._push(self.record, self.record.following())
+        except FilterNotFoundError:
+            self.lose(self.loss(replies.MISSING), handle)
+        else:
+            self._switch(found, handle)
+
+    StoredLayers.RECOVERY = {**StoredLayers.RECOVERY, replies.FULL: grow}
+
+
+def _records_are_not_looked_at() -> None:
+    """A7: nobody who has opened a shard looks at the record again."""
+    _patch(StoredShards, "is_look_due", lambda _: False)
+
+
+HOLES_OF_MANY: Final[dict[str, Callable[[], None]]] = {
+    "stale-drops": _stale_objects_drop_shards,
+    "damage-cleared-again": _damage_is_cleared_again,
+    "sweeps-too-far": _sweeps_go_too_far,
+    "record-revived": _a_lost_record_is_revived,
+    "record-not-looked-at": _records_are_not_looked_at,
+}

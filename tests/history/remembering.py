@@ -1,0 +1,91 @@
+"""The rules of a rotating filter: it finds an item for a window at least, and a slice longer at most.
+
+An object that had no answer for an item tells the next who asks what that call would have been told.  So an
+answer may be as old as the first call of its object that had none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Final
+
+from tests.history.calls import Call
+from tests.history.losses import meet
+from tests.history.plans import REMEMBERED, SLICES
+from tests.history.rules import GRAIN, LATEST_COPY, History, told
+
+AT_LEAST: Final = REMEMBERED - GRAIN
+AT_MOST: Final = REMEMBERED * (1 + 1 / SLICES) + GRAIN
+
+
+def memory_violations(history: History) -> Iterator[str]:
+    """Yield what is wrong with the answers of a round with a rotating filter."""
+    tests, adds = history.by_item("contains"), history.by_item("add")
+    for item in adds.keys() | tests.keys():
+        memory = Memory(history, adds.get(item, ()))
+        yield from memory.two_winners()
+        yield from memory.too_long()
+        for test in tests.get(item, ()):
+            if test.state == "answered":
+                yield from memory.tested(test)
+
+
+class Memory:
+    """What was said of one item."""
+
+    def __init__(self, history: History, adds: Sequence[Call]) -> None:
+        self._history = history
+        self._answered = [call for call in adds if call.state == "answered"]
+        self._unanswered = [call for call in adds if call.state != "answered"]
+        self._winners = [call for call in self._answered if call.answer]
+
+    def _begun(self, call: Call) -> float:
+        """Return when what a call was told may have happened, at the earliest."""
+        owned = (each.start for each in self._unanswered if each.owner == call.owner)
+        return min((self._history.first[call.name].start, *owned))
+
+    def _same(self, first: Call, second: Call) -> bool:
+        """Return whether two calls are about the same generation for sure."""
+        about = self._history.generations(first)
+        return len(about) == 1 and about == self._history.generations(second)
+
+    def two_winners(self) -> Iterator[str]:
+        """Nobody is told True again within a window."""
+        for first, second in combinations(self._winners, 2):
+            apart = max(second.end - self._begun(first), first.end - self._begun(second))
+            if self._same(first, second) and apart < AT_LEAST:
+                yield told(f"two winners within {REMEMBERED} s", (first, second))
+
+    def too_long(self) -> Iterator[str]:
+        """What is already there was added, and not too long ago."""
+        for call in self._answered:
+            if not call.answer:
+                yield from self._is_there(call, self._begun(call))
+
+    def tested(self, test: Call) -> Iterator[str]:
+        """What was added within a window is found, and what was forgotten is not."""
+        if test.answer:
+            yield from self._is_there(test, test.start)
+            return
+        for call in self._winners:
+            soon = test.end - self._begun(call) < AT_LEAST
+            if call.end < test.start and soon and self._same(call, test):
+                yield told(f"false negative: {test}", (call,))
+
+    def _is_there(self, call: Call, begun: float) -> Iterator[str]:
+        about = self._history.possible(call)
+        before = [
+            each
+            for each in (*self._winners, *self._unanswered)
+            if self._begun(each) < call.end and meet(about, self._history.generations(each))
+        ]
+        latest = max((_latest(each) for each in before), default=-math.inf)
+        if latest < begun - AT_MOST:
+            yield told(f"already there, and nobody added it within {AT_MOST:.3f} s: {call}", before)
+
+
+def _latest(call: Call) -> float:
+    """Return when a call was executed, at the latest."""
+    return call.end + (0.0 if call.state == "answered" else LATEST_COPY)

@@ -1,0 +1,67 @@
+"""What replaces a filter is seen, in this process and in one that is killed there."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from typing import Any, Final, get_args
+
+import pytest
+import redis
+
+import bloomredis
+from tests.history import crashing
+from tests.history.crashing import Crash, Work
+from tests.history.plans import MADE, Kind, Plan
+from tests.history.watching import REPLACED, Watch, watched
+from tests.support.servers import Server
+
+KINDS: Final[tuple[Kind, ...]] = ("items", "scaling", "rotating", "sharded")
+ITEMS: Final = [f"item {number}" for number in range(40)]
+_SPAWN: Final = multiprocessing.get_context("spawn")
+
+
+def made(kind: Kind, client: Any, name: str = "seen") -> Any:
+    """Return a filter as in a round."""
+    return getattr(bloomredis, MADE[kind].called)(client, name, **MADE[kind].options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", ["clear", "delete"])
+def test_what_replaces_a_filter(any_client: redis.Redis, kind: Kind, verb: str) -> None:
+    """It is a command of clear() or delete(), and none of those that make a filter or add to it."""
+    stopped: list[str] = []
+    watch = Watch(b"seen", stop=lambda: stopped.append("here"), at=[REPLACED])
+    f = made(kind, watched([any_client], watch))
+    f.add_many(ITEMS)
+    assert not watch.replaced
+    getattr(f, verb)()
+    assert watch.replaced
+    assert stopped == ["here"]
+
+
+@pytest.fixture(scope="module")
+def crashes() -> Iterator[Any]:
+    """A pipe to the process that runs others which are killed."""
+    ours, theirs = _SPAWN.Pipe()
+    process = _SPAWN.Process(target=crashing.serve, args=(theirs, ()), daemon=True)
+    process.start()
+    yield ours
+    ours.send(None)
+    process.join(20)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_process_that_is_killed(any_server: Server, crashes: Any, kind: Kind) -> None:
+    """One that clears the filter has done so and no more; one that adds has added some."""
+    work: Work
+    for work in get_args(Work):
+        with any_server.client() as client:
+            client.flushall()
+            before = made(kind, client)
+            before.add_many(ITEMS)
+            crashes.send(Crash(Plan("seen", kind, 0, 0.0, 0.0), [any_server.socket], work, 1, 0))
+            assert crashes.poll(20)
+            assert len(crashes.recv()) == (work == "clear")
+            added = [f"crash 0/{number}" for number in range(crashing.ITEMS)]
+            assert not all(made(kind, client).contains_many(added))
