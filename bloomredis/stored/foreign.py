@@ -147,22 +147,27 @@ def _header(layout: ForeignLayout) -> Header:
 
 
 class ConfiguredBitmap(StoredBitmap):
-    """A bitmap with a hash of parameters, which is checked or created when it is opened."""
+    """A bitmap with a hash of parameters, which each script compares; it is created if it is missing."""
 
     def __init__(self, name: str, *, layout: ConfiguredLayout, wait: Wait | None) -> None:
         super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
         self._config_key = layout.config_key(name).encode()
         self._config = layout.config()
+        compared = [f"{field}={value}\n" for field, value in self._config.items()][:2]
+        self._identity += "".join(["config\n", *compared]).encode()
 
     @property
     def other_keys(self) -> tuple[bytes, ...]:
         """The key of the parameters."""
         return (self._config_key,)
 
+    def assume(self) -> Handle:
+        """Remember the bitmap without asking for it."""
+        return self.remember(self._identity, self._layout, (self.key, self._config_key))
+
     def open(self) -> Op[Handle]:
         """Compare the parameters with the stored ones; store them if there are none."""
-        handle = yield from super().open()
-        self.handle = None
+        yield from self.current()
         pairs = [word for pair in self._config.items() for word in pair]
         try:
             found = yield from call(_CONFIGURE, [self._config_key], pairs, self.wait)
@@ -175,8 +180,19 @@ class ConfiguredBitmap(StoredBitmap):
                     f"{self.name!r} was configured with {field} {there or 'missing'}, not {value}; "
                     "make the layout with the parameters that the other system used"
                 )
-        self.handle = handle
-        return handle
+        return self.assume()
+
+    def clear(self) -> Op[None]:
+        """Delete the bitmap, which empties the filter."""
+        yield from self.open()
+        yield from send(("UNLINK", self.key))
+
+    def _recover_config(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is read again
+        """Compare the parameters anew before the next call."""
+        self.handle = None
+        yield from ()  # a generator, as the other recoveries are
+
+    RECOVERY = StoredBitmap.RECOVERY | {replies.CHANGED: _recover_config}
 
 
 def checked_layout(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:
