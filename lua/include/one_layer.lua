@@ -12,3 +12,4 @@ local function open_layers(keys, identity)
 end
 
 local read_layers = read_items
+local note_written = note_added
