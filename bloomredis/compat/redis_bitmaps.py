@@ -1,7 +1,8 @@
 """The layout of the Java chain of growing Redis bitmaps, and its keys.
 
-Guava's strategy MITZ_64 on bitmaps `<base>-<cursor>`: items are added to the bitmap at the cursor.  A put that
-leaves more than half of its bits set begins the next one.  An item is present if any bitmap has all its bits.
+Guava's strategy MITZ_64 on bitmaps `<base>-<cursor>`: items are added to the bitmap at the cursor, and a put
+that leaves more than half of its bits set begins the next one.  An item is present if any bitmap has all
+its bits.
 
 Differences from the original, which reads all this as its own:
 

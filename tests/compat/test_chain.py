@@ -340,8 +340,9 @@ def test_a_lost_reply_of_the_put_that_begins_a_bitmap(server: Server) -> None:
     """Asked again, the item is new, as it was."""
     with server.client() as plain:
         begun(plain, 3)
-        client = LosingClient(plain)
+        client: Any = LosingClient(plain)
         f = BloomFilter(client, "bloomfilter", layout=CHAIN)
+        f.add("first")
         for item in MANY[:30]:
             known = f.contains(item)
             client.lose = ["lost"]
