@@ -64,6 +64,13 @@ class PartitionedOperations(RoutedOperations):
     def _new_part(self, place: Place) -> Queueing:
         return PlainOperations(f"{self.name}{place[1]}", **self._parameters)
 
+    def at(self, name: str, ttl: Seconds | None) -> PartitionedOperations:
+        """Return the verbs of another filter in this layout; each insert renews its `ttl`."""
+        parameters = self._parameters.copy()
+        if ttl is not None:
+            parameters |= {"ttl": ttl, "refresh_ttl": True}
+        return PartitionedOperations(name, self.layout, parameters)
+
     def snapshot(self) -> Op[LocalFilter[Any]]:
         """Raise `TypeError`: several bitmaps are not copied."""
         raise TypeError(f"{self.name!r} is in several bitmaps, which are not copied")

@@ -146,6 +146,10 @@ class RoutedOperations(Verbs):
         for item, answer in zip(encoded, answers, strict=False):
             self._part(self._place(as_bytes(item))).keep([item], [answer])
 
+    def has_pending(self) -> bool:
+        """True if a call has no answer yet."""
+        return any(part.has_pending() for part in list(self._parts.values()))
+
     def in_local_cache(self, item: Any) -> bool:  # noqa: ARG002 - the signature of other filters
         """False: there is no local cache."""
         return False

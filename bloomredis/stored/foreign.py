@@ -70,6 +70,8 @@ class StoredBitmap(Stored):
     ) -> None:
         super().__init__(name, layout.key(name).encode(), wait)
         self._layout = layout
+        self._ttl = ttl
+        self._refresh_ttl = refresh_ttl
         self._identity = description(layout, ttl, refresh_ttl=refresh_ttl)
 
     @property
@@ -82,10 +84,25 @@ class StoredBitmap(Stored):
         """The filter's keys that hold no bits."""
         return ()
 
+    def at(self, name: str, ttl: int) -> StoredBitmap:
+        """Return the state of another bitmap in this layout; each insert renews the `ttl`, unless it is 0."""
+        return StoredBitmap(
+            name,
+            layout=self._layout,
+            ttl=ttl or self._ttl,
+            refresh_ttl=ttl > 0 or self._refresh_ttl,
+            wait=self.wait,
+        )
+
     def open(self) -> Op[Handle]:
+        """Remember the bitmap: the first script finds out if the key holds another type."""
+        yield from ()  # a generator, as the others are
+        return self.assume()
+
+    def take(self) -> Op[Handle]:
         """Check that the key holds no other type."""
         yield from self.current()
-        return self.assume()
+        return (yield from self.open())
 
     def assume(self) -> Handle:
         """Remember the known bitmaps without asking for them."""
@@ -151,6 +168,7 @@ class ConfiguredBitmap(StoredBitmap):
 
     def __init__(self, name: str, *, layout: ConfiguredLayout, wait: Wait | None) -> None:
         super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
+        self._configured = layout
         self._config_key = layout.config_key(name).encode()
         self._config = layout.config()
         compared = [f"{field}={value}\n" for field, value in self._config.items()][:2]
@@ -160,6 +178,12 @@ class ConfiguredBitmap(StoredBitmap):
     def other_keys(self) -> tuple[bytes, ...]:
         """The key of the parameters."""
         return (self._config_key,)
+
+    def at(self, name: str, ttl: int) -> ConfiguredBitmap:
+        """Return the state of another bitmap in this layout."""
+        if ttl:
+            raise ValueError(several_keys(self._layout))
+        return ConfiguredBitmap(name, layout=self._configured, wait=self.wait)
 
     def assume(self) -> Handle:
         """Remember the bitmap without asking for it."""
@@ -193,6 +217,11 @@ class ConfiguredBitmap(StoredBitmap):
         yield from ()  # a generator, as the other recoveries are
 
     RECOVERY = StoredBitmap.RECOVERY | {replies.CHANGED: _recover_config}
+
+
+def several_keys(layout: ForeignLayout) -> str:
+    """Return the message for a ttl that a layout does not take."""
+    return f"{layout.name} has several keys, so it takes no ttl; expire() covers all of them"
 
 
 def checked_layout(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:
