@@ -33,6 +33,9 @@ class PartitionedLayout(ForeignLayout, Protocol):
     def partition(self, encoded: bytes) -> tuple[int, str]:
         """Return the server of an item, and the end of its key there, behind the filter's name."""
 
+    def parts(self) -> list[tuple[int, str]]:
+        """Return the same of every part that can have an item."""
+
 
 def operations(
     name: str, **parameters: Unpack[PlainParameters[Any]]
@@ -53,10 +56,7 @@ class PartitionedOperations(RoutedOperations):
         self.layout = layout
         self._parameters = parameters
         self.servers = len(layout.servers or (None,))
-        keys = layout.partitions or 1
-        # Every part that can have an item: those that a checksum can choose.
-        period = range(self.servers * keys)
-        self._places = sorted({(number % self.servers, f".{number % keys}") for number in period})
+        self._places = layout.parts()
 
     def _place(self, encoded: bytes) -> Place:
         return self.layout.partition(encoded)
