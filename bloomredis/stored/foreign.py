@@ -140,7 +140,6 @@ class StoredBitmap(Stored):
         Their lengths are read first, so a command that is sent again changes no answer and needs no receipt.
         """
         self.reset()
-        yield from self.open()
         there = any(found.size_bytes for found in (yield from self.current()))
         yield from send(("UNLINK", *dict(self.layers), *self.other_keys))
         self.reset()
@@ -148,7 +147,7 @@ class StoredBitmap(Stored):
 
     def expire(self, ttl: int) -> Op[None]:
         """Let all keys expire in `ttl` ms."""
-        yield from self.acquire()
+        yield from self.open()
         yield from send([("PEXPIRE", key, ttl) for key in (*dict(self.layers), *self.other_keys)])
 
 
@@ -191,7 +190,7 @@ class ConfiguredBitmap(StoredBitmap):
 
     def open(self) -> Op[Handle]:
         """Compare the parameters with the stored ones; store them if there are none."""
-        yield from self.current()
+        yield from super().current()  # refuses a key of another type
         pairs = [word for pair in self._config.items() for word in pair]
         try:
             found = yield from call(_CONFIGURE, [self._config_key], pairs, self.wait)
@@ -206,10 +205,10 @@ class ConfiguredBitmap(StoredBitmap):
                 )
         return self.assume()
 
-    def clear(self) -> Op[None]:
-        """Delete the bitmap, which empties the filter."""
+    def current(self) -> Op[list[Description]]:
+        """Describe the bitmap of a filter with these parameters."""
         yield from self.open()
-        yield from send(("UNLINK", self.key))
+        return (yield from super().current())
 
     def _recover_config(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is read again
         """Compare the parameters anew before the next call."""

@@ -25,6 +25,7 @@ from bloomredis.stored.foreign_layers import MOST_BITMAPS
 from tests.support.background import outcome, started
 from tests.support.losing import LosingClient
 from tests.support.racing import race_threads
+from tests.support.readme import acl_rule
 from tests.support.servers import Server
 from tests.support.systems import Offsets
 
@@ -350,3 +351,20 @@ def test_a_lost_reply_of_the_put_that_begins_a_bitmap(server: Server) -> None:
                 f.add(item)
             assert f.add(item) is not known
         assert plain.get("cursor") == b"4"
+
+
+def test_the_readmes_acl_rule_suffices_for_a_chain(server: Server) -> None:
+    """With the keys of the chain in the place of the filter's."""
+    rule = [word for word in acl_rule() if not word.startswith("~seen")]
+    keys = ["~bloomfilter-*", "~{bloomfilter}:*", "~cursor"]
+    with server.client() as admin:
+        admin.execute_command("ACL", "SETUSER", "worker", "reset", "on", ">secret", *rule, *keys)
+    with server.client(username="worker", password="secret") as client:  # noqa: S106 - of a test's server
+        f = BloomFilter(client, "bloomfilter", layout=CHAIN, ttl=100, refresh_ttl=True)
+        assert sum(f.add_many(MANY)) > 0.97 * len(MANY)
+        with f.claim("claimed") as claim:
+            assert claim
+        f.expire(50)
+        f.clear()
+        assert f.add("a")
+        assert f.delete()

@@ -29,6 +29,9 @@ CALLS: dict[str, Callable[[Any, Any], object]] = {
     "load": lambda _, f: f.load([*(f"item-{i}" for i in range(2000)), "new"]),
     "snapshot": lambda _, f: f.snapshot(),
     "clear": lambda _, f: f.clear(),
+    "expire": lambda _, f: f.expire(100),
+    "info": lambda _, f: f.info(),
+    "reserve": lambda _, f: f.reserve(),
 }
 CALL = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
@@ -61,6 +64,20 @@ def test_no_bit_is_left_without_a_config(bloom: Any, client: redis.Redis, call: 
     assert not f.contains("a")
     assert f.add("a")
     assert client.hgetall(CONFIG) == {key.encode(): value.encode() for key, value in OURS.config().items()}
+
+
+def test_a_filter_of_another_config_is_not_deleted(bloom: Any, client: redis.Redis) -> None:
+    """Nor does an object that has used it before delete it."""
+    f = bloom(client, "seen", layout=OURS)
+    f.add("a")
+    client.hset(CONFIG, "hashIterations", "6")
+    with pytest.raises(FilterMismatchError):
+        f.delete()
+    assert client.exists("seen", CONFIG) == 2
+    client.hset(CONFIG, "hashIterations", "5")
+    assert f.delete()
+    assert not f.delete()
+    assert not client.exists("seen", CONFIG)
 
 
 def test_a_commit_meets_another_config(bloom: Any, client: redis.Redis) -> None:
