@@ -162,7 +162,7 @@ async def whole_api_asyncio(client: Any) -> set[str]:
 def other_kinds(client: Any, used: set[str]) -> None:
     """Use what the other classes have of their own."""
     sharded = Watched(ShardedBloomFilter, used).open
-    f = Watched(ShardedBloomFilter(client, "seen", ttl=100, **OPTIONS), used)
+    f = Watched(ShardedBloomFilter(client, "seen", **OPTIONS), used)
     assert list(f.dedupe(["a", "b", "a"])) == ["a", "b"]
     with f.claim("c", 9) as claim:
         assert claim
@@ -189,7 +189,7 @@ def other_kinds(client: Any, used: set[str]) -> None:
 async def other_kinds_asyncio(client: Any, used: set[str]) -> None:
     """Do the same with the asyncio classes."""
     sharded = Watched(bloomredis.asyncio.ShardedBloomFilter, used).open
-    f = Watched(bloomredis.asyncio.ShardedBloomFilter(client, "seen", ttl=100, **OPTIONS), used)
+    f = Watched(bloomredis.asyncio.ShardedBloomFilter(client, "seen", **OPTIONS), used)
     assert [item async for item in f.dedupe(["a", "b", "a"])] == ["a", "b"]
     async with f.claim("c", 9) as claim:
         assert claim

@@ -184,6 +184,19 @@ class Hashing(Protocol):
         """Return the bits of a batch of encoded items."""
 
 
+@dataclass(frozen=True, slots=True)
+class PackedBatch:
+    """A batch of encoded items that have been packed for one layout."""
+
+    layout: Any  # a Packing
+    encoded: Sequence[str | bytes]
+    data: bytes
+
+    def packed(self) -> bytes:
+        """Return the items' bits in the form that the scripts take."""
+        return self.data
+
+
 class HashedBatch(NamedTuple):
     """A batch of encoded items with their bits in one layout, hashed once and used several times."""
 
@@ -192,10 +205,23 @@ class HashedBatch(NamedTuple):
     probes: BatchBits
     addresses: BitAddresses
 
+    def packed(self) -> bytes:
+        """Return the items' bits in the form that the scripts take."""
+        return self.probes.packed()
+
     def take(self, items: NDArray[np.intp]) -> HashedBatch:
         """Return some items, given by index."""
         encoded = list(map(self.encoded.__getitem__, items.tolist()))
         return HashedBatch(self.layout, encoded, self.probes.take(items), self.addresses.take(items))
+
+
+Encoded = Sequence[str | bytes]
+Prepared = HashedBatch | PackedBatch
+
+
+def parts_of(batch: Encoded | Prepared) -> tuple[Encoded, Prepared | None]:
+    """Return the encoded items, and the batch if it is more than these."""
+    return (batch.encoded, batch) if isinstance(batch, HashedBatch | PackedBatch) else (batch, None)
 
 
 def hashed(layout: Hashing, encoded: Sequence[str | bytes]) -> HashedBatch:

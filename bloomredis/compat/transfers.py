@@ -13,7 +13,6 @@ from bloomredis.compat.guava import Guava, read_guava, write_guava
 from bloomredis.compat.redisbloom import read_redisbloom
 from bloomredis.drivers import aio, aio_kinds, kinds, sync
 from bloomredis.drivers.binding import is_asyncio
-from bloomredis.errors import FilterMismatchError
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import restore
 
@@ -34,7 +33,7 @@ def from_guava(client: Any, name: str, data: bytes) -> Any:
     """
     layout, bits = read_guava(bytes(data))
     made = _filters(client)(client, name, layout=layout)
-    return _run(client, restore.place(name, layout.key(name).encode(), bits), made)
+    return _run(client, restore.place(name, {layout.key(name).encode(): bits}), made)
 
 
 @overload
@@ -79,18 +78,8 @@ def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]])
     layout = chain.layout
     made = _filters(client)(client, name, layout=layout)
 
-    def store() -> Op[None]:
-        placed: list[bytes] = []
-        try:
-            for (key, _), link in zip(layout.links(name), reversed(chain.links), strict=True):
-                yield from restore.place(name, key.encode(), link.bits)
-                placed.append(key.encode())
-        except FilterMismatchError:
-            if placed:
-                yield ("UNLINK", *placed)
-            raise
-
-    return _run(client, store(), made)
+    links = zip(layout.links(name), reversed(chain.links), strict=True)
+    return _run(client, restore.place(name, {key.encode(): link.bits for (key, _), link in links}), made)
 
 
 def _filters(client: Any) -> Any:

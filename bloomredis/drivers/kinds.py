@@ -127,10 +127,11 @@ class RotatingBloomFilter(Filter[I]):
     :param client: a client of redis-py or valkey-py; nothing is sent before the first call.
     :param name: the key of the record; layers are `{name}:layer:0`, ...
     :param capacity: items that are added within any window.  If there are more, the error rate grows in
-        proportion; `FilterFullError` comes when there are 255 layers.
+        proportion; `FilterFullError` comes when there are 255 layers, until some of them are over.
     :param error_rate: the false-positive rate then, however unevenly the items come.
     :param window: seconds (or a timedelta) for which an item is found at least.
     :param slices: into how many slices the window is cut, 1 to 64: more forget more exactly, and cost more.
+        None may be shorter than 100 ms.
     :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes less memory.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """

@@ -154,13 +154,14 @@ class Claims:
     def release(self, held: Held) -> Op[None]:
         """Give the item back; nothing happens if it is not held any more."""
         if held.state == "claimed":
-            yield from self._call(_RELEASE, held, [])
+            yield from self._call(_RELEASE, [held.key], held, [])
             held.state = "released"
 
     def extend(self, held: Held, lease: int) -> Op[None]:
         """Hold the item for `lease` ms from now."""
         self._check(held)
-        if (yield from self._call(_EXTEND, held, [lease])) != 1:
+        keys = [held.key, self._stored.key] if self._stored.has_layers else [held.key]
+        if (yield from self._call(_EXTEND, keys, held, [lease])) != 1:
             raise self._lost(held)
 
     def claim_again(self, held: Held) -> None:
@@ -168,9 +169,9 @@ class Claims:
         if held.state == "claimed":
             self._pending.setdefault(held.key, held.value[-_OWNER_BYTES:])
 
-    def _call(self, script: scripts.Script, held: Held, arguments: list[int]) -> Op[Any]:
+    def _call(self, script: scripts.Script, keys: list[bytes], held: Held, arguments: list[int]) -> Op[Any]:
         with outcome_matters(self._stored.name, _AGAIN):
-            return (yield from call(script, [held.key], [held.value, *arguments], self._stored.wait))
+            return (yield from call(script, keys, [held.value, *arguments], self._stored.wait))
 
     def _check(self, held: Held) -> None:
         if held.state != "claimed":

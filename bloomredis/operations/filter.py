@@ -7,15 +7,16 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final, TypeVar
 
 from bloomredis import arguments
+from bloomredis.bits.batch import Encoded
 from bloomredis.operations import info
 from bloomredis.operations.claims import Claims, Held
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import load
 from bloomredis.operations.local_cache import CachedMembership
-from bloomredis.operations.membership import Encoded, Membership
+from bloomredis.operations.membership import Membership
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
-from bloomredis.operations.verbs import Codec, StoredVerbs
+from bloomredis.operations.verbs import Codec, Keep, StoredVerbs
 from bloomredis.protocol.calls import send
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Lanes, parse_token
@@ -84,11 +85,16 @@ class FilterOperations(StoredVerbs):
         """Test items that have been encoded."""
         return self._answering.test(encoded)
 
-    def keep(self, encoded: Encoded, answers: Sequence[bool]) -> None:
-        """Keep the answers of an add that could not be delivered, for a caller who asks again."""
-        if self.stored.handle is not None:
-            for item, answer in zip(encoded, answers, strict=False):
-                self.ledger.keep(item, self.stored.handle.generation, answer=answer)
+    def keeper(self) -> Keep:
+        """Return what keeps answers of the filter as it is now, for a caller who asks again."""
+        handle = self.stored.handle
+
+        def keep(encoded: Encoded, answers: Sequence[bool]) -> None:
+            if handle is not None:
+                for item, answer in zip(encoded, answers, strict=False):
+                    self.ledger.keep(item, handle.generation, answer=answer)
+
+        return keep
 
     def has_pending(self) -> bool:
         """True if a call has no answer yet."""

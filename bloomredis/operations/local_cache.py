@@ -18,10 +18,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bloomredis.bits.batch import HashedBatch, hashed
+from bloomredis.bits.batch import Encoded, HashedBatch, hashed
 from bloomredis.bits.bitmap import Bits
 from bloomredis.errors import BatchInterruptedError
-from bloomredis.operations.membership import Encoded, Membership
+from bloomredis.operations.membership import Membership
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.snapshot import PIECE_BYTES, READ
 from bloomredis.protocol.keys import as_bytes

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 from zlib import crc32
 
-from bloomredis.bits.batch import HashedBatch
+from bloomredis.bits.batch import Encoded, Prepared, parts_of
 from bloomredis.errors import (
     ConnectionFailedError,
     OutcomeUnknownError,
@@ -41,8 +41,6 @@ _ADD_COUNT: Final = scripts.load("add_count")
 
 PACKED: Final = 16_384
 """Items that are packed together; more would be to do again where the filter gets another layer."""
-
-Encoded = Sequence[str | bytes]
 
 
 class Membership:
@@ -84,13 +82,13 @@ class Membership:
         except LayoutChanged:
             return (yield from self.test_one(item))
 
-    def test(self, batch: Encoded | HashedBatch) -> Op[list[bool]]:
+    def test(self, batch: Encoded | Prepared) -> Op[list[bool]]:
         """Test items, some in each script."""
-        items, hashed = _items_of(batch)
+        items, prepared = parts_of(batch)
         answers: list[bool] = []
         while len(answers) < len(items):
             handle = yield from self._stored.acquire()
-            packed = _packed(handle, items, len(answers), hashed)
+            packed = _packed(handle, items, len(answers), prepared)
             step = handle.items * handle.layout.item_bytes
             with suppress(LayoutChanged):
                 for start in range(0, len(packed), step):
@@ -111,12 +109,12 @@ class Membership:
             return (yield from self._add(handle, packed, (item,))) == 1
         return (yield from self._add_pending(handle, packed, item, token)) == 1
 
-    def add(self, batch: Encoded | HashedBatch, source: Sequence[Any]) -> Op[Answers]:
+    def add(self, batch: Encoded | Prepared, source: Sequence[Any]) -> Op[Answers]:
         """Add items, some in each script; say of each whether it was new.
 
         :param source: the items as the caller gave them, for the error of an interrupted batch.
         """
-        items, hashed = _items_of(batch)
+        items, prepared = parts_of(batch)
         generations: list[tuple[int, bytes]] = []  # of the answers from each index on
 
         def keep(i: int) -> None:
@@ -129,7 +127,7 @@ class Membership:
                 handle = yield from self._stored.acquire()
                 generations.append((len(answers), handle.generation))
                 with suppress(LayoutChanged):
-                    yield from self._add_rest(handle, items, answers, hashed)
+                    yield from self._add_rest(handle, items, answers, prepared)
         except Exception as error:
             raise_interrupted("add_many", answers, source, error)
         except BaseException:  # the caller was cancelled or interrupted
@@ -138,11 +136,11 @@ class Membership:
         return answers
 
     def _add_rest(
-        self, handle: Handle, items: Encoded, answers: list[bool], hashed: HashedBatch | None
+        self, handle: Handle, items: Encoded, answers: list[bool], prepared: Prepared | None
     ) -> Op[None]:
         """Add items that have no answer yet: as many as are worth packing together."""
         first = len(answers)
-        packed, size = _packed(handle, items, first, hashed), handle.layout.item_bytes
+        packed, size = _packed(handle, items, first, prepared), handle.layout.item_bytes
         last = first + len(packed) // size
         for start, stop, pending in self._ledger.cut(items, first, last, handle.items, handle.generation):
             if pending:
@@ -288,12 +286,8 @@ class Membership:
         lane.free.append(lane)
 
 
-def _items_of(batch: Encoded | HashedBatch) -> tuple[Encoded, HashedBatch | None]:
-    return (batch.encoded, batch) if isinstance(batch, HashedBatch) else (batch, None)
-
-
-def _packed(handle: Handle, items: Encoded, first: int, hashed: HashedBatch | None) -> bytes:
-    """Pack items from the `first` on for the filter: all that were hashed for it, or a number of them."""
-    if hashed is not None and hashed.layout == handle.bitmap:
-        return hashed.probes.packed()[first * handle.layout.item_bytes :]
+def _packed(handle: Handle, items: Encoded, first: int, prepared: Prepared | None) -> bytes:
+    """Pack items from the `first` on for the filter: all that were prepared for it, or a number of them."""
+    if prepared is not None and prepared.layout == handle.layout:
+        return prepared.packed()[first * handle.layout.item_bytes :]
     return handle.layout.pack(items[first : first + PACKED])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from bloomredis import arguments
 from bloomredis.bits import sizing
@@ -10,6 +10,8 @@ from bloomredis.operations.layered import LayeredOperations
 from bloomredis.operations.options import CommonParameters, Options, Seconds
 from bloomredis.stored import planning
 from bloomredis.stored.layer_record import MAX_SLICES, RotatingRecord
+
+_LEAST_WIDTH: Final = 100_000  # microseconds
 
 
 class RotatingOperations(LayeredOperations):
@@ -29,9 +31,13 @@ class RotatingOperations(LayeredOperations):
         **common: Unpack[CommonParameters[Any]],
     ) -> None:
         cut = sizing.positive("slices", slices, MAX_SLICES)
+        width = -(-1000 * arguments.milliseconds("window", window) // cut)
+        if width < _LEAST_WIDTH:
+            raise ValueError(
+                f"a slice of the window has {width / 1000:g} ms, and needs {_LEAST_WIDTH // 1000} to outlast "
+                "a call: take a longer window or fewer slices"
+            )
         new = RotatingRecord(
-            head=planning.whole(capacity, error_rate, layout, RotatingRecord.kind),
-            width=-(-1000 * arguments.milliseconds("window", window) // cut),
-            slices=cut,
+            head=planning.whole(capacity, error_rate, layout, RotatingRecord.kind), width=width, slices=cut
         )
         super().__init__(name, Options(**common), new=new, layout=layout)

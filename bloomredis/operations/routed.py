@@ -12,15 +12,16 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from bloomredis.bits.batch import Encoded, Prepared, parts_of
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.loading import load_one_batch
-from bloomredis.operations.membership import Encoded
+from bloomredis.operations.merging import Answered, put_together, stopped_batch
 from bloomredis.operations.options import Options
-from bloomredis.operations.outcomes import Answers, interrupted_by
+from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import AnyPipeline, Queueing
-from bloomredis.operations.verbs import Codec, Verbs
+from bloomredis.operations.verbs import Codec, Keep, Verbs
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.steps import NextBatch, Op
@@ -58,6 +59,10 @@ class RoutedOperations(Verbs):
         return
         yield  # a generator, as those that override it
 
+    def _ready_anew(self) -> Op[None]:
+        """Open the filter, or look whether the one that is open is still the same."""
+        return self._ready()
+
     def _part(self, place: Place) -> Queueing:
         part = self._parts.get(place)
         if part is None:
@@ -73,6 +78,10 @@ class RoutedOperations(Verbs):
         yield from self._ready()
         return (yield from self._on(self._place(encoded), call))
 
+    def _queued(self, item: Any, call: Callable[[Queueing], Op[None]]) -> Op[None]:
+        yield from self._ready_anew()
+        yield from self._route(item, call)
+
     def _everywhere(self, places: Iterable[Place], call: Callable[[Queueing], Op[T]]) -> Op[list[T]]:
         """Run an operation of several parts; all are done before an error of one is raised."""
         outcomes = yield from gather(self._on(place, call) for place in places)
@@ -85,14 +94,20 @@ class RoutedOperations(Verbs):
             parts.setdefault(self._place(as_bytes(item)), []).append(i)
         return parts
 
+    def _batches(self, encoded: Encoded, parts: dict[Place, list[int]]) -> Iterable[Encoded | Prepared]:
+        """Return the items of each part, packed or not."""
+        return ([encoded[i] for i in own] for own in parts.values())
+
     def _gathered(
-        self, encoded: Encoded, call: Callable[[list[int], list[str | bytes], Queueing], Op[list[T]]]
+        self, encoded: Encoded, call: Callable[[list[int], Any, Queueing], Op[list[T]]]
     ) -> Op[list[tuple[list[int], list[T] | Exception]]]:
-        """Call each part with its items and their indexes; return the indexes with its answers or error."""
+        """Call each part with its indexes and items; return the indexes with its answers or error."""
         yield from self._ready()
         parts = self._cut(encoded)
+        batches = self._batches(encoded, parts)
         outcomes = yield from gather(
-            self._on(place, partial(call, own, [encoded[i] for i in own])) for place, own in parts.items()
+            self._on(place, partial(call, own, mine))
+            for (place, own), mine in zip(parts.items(), batches, strict=True)
         )
         return list(zip(parts.values(), outcomes, strict=True))
 
@@ -108,9 +123,9 @@ class RoutedOperations(Verbs):
 
     def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
         """Add `items`, which have been encoded."""
-        answered = _Answered()
+        answered = Answered()
 
-        def call(own: list[int], mine: list[str | bytes], part: Queueing) -> Op[list[bool]]:
+        def call(own: list[int], mine: Any, part: Queueing) -> Op[list[bool]]:
             try:
                 answers = yield from part.add_encoded(mine, [items[i] for i in own])
             except BatchInterruptedError as error:
@@ -122,29 +137,35 @@ class RoutedOperations(Verbs):
         try:
             outcomes = yield from self._gathered(encoded, call)
         except BaseException:  # the caller was cancelled or interrupted
-            answered.keep(answered)
+            answered.keep(range(len(items)))
             raise
-        merged, error = _merged(len(items), outcomes)
+        merged, error = put_together(len(items), outcomes)
         if error is None:
             return Answers(lambda i: answered.keep([i]), [answer is True for answer in merged])
         known = merged.index(None)
         answered.keep(range(known, len(items)))
-        interrupted = _interrupted("add_many", merged, items, error, outcomes)
+        interrupted = stopped_batch("add_many", merged, items, error, outcomes)
         interrupted.answers = Answers(lambda i: answered.keep([i]), interrupted.results)
         raise interrupted
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
         """Test items that have been encoded."""
         outcomes = yield from self._gathered(encoded, lambda _, mine, part: part.contains_encoded(mine))
-        merged, error = _merged(len(encoded), outcomes)
+        merged, error = put_together(len(encoded), outcomes)
         if error is not None:
             raise error
         return [answer is True for answer in merged]
 
-    def keep(self, encoded: Encoded, answers: Sequence[bool]) -> None:
-        """Keep the answers of an add that could not be delivered, for a caller who asks again."""
-        for item, answer in zip(encoded, answers, strict=False):
-            self._part(self._place(as_bytes(item))).keep([item], [answer])
+    def keeper(self) -> Keep:
+        """Return what keeps answers of the filter as it is now, for a caller who asks again."""
+        keepers = {place: part.keeper() for place, part in self._parts.items()}
+
+        def keep(encoded: Encoded, answers: Sequence[bool]) -> None:
+            for item, answer in zip(encoded, answers, strict=False):
+                if own := keepers.get(self._place(as_bytes(item))):
+                    own([item], [answer])
+
+        return keep
 
     def has_pending(self) -> bool:
         """True if a call has no answer yet."""
@@ -166,8 +187,10 @@ class RoutedOperations(Verbs):
         """Claim `items`, which have been encoded, for `lease` ms."""
         claimed: list[tuple[Queueing, Held]] = []
 
-        def call(own: list[int], mine: list[str | bytes], part: Queueing) -> Op[list[Held]]:
-            held = yield from part.claim_encoded(mine, [items[i] for i in own], lease, lambda held: held)
+        def call(own: list[int], mine: Any, part: Queueing) -> Op[list[Held]]:
+            held = yield from part.claim_encoded(
+                parts_of(mine)[0], [items[i] for i in own], lease, lambda held: held
+            )
             claimed.extend((part, each) for each in held)
             return held
 
@@ -177,14 +200,14 @@ class RoutedOperations(Verbs):
             for part, held in claimed:
                 part.claim_again(held)
             raise
-        merged, error = _merged(len(items), outcomes)
+        merged, error = put_together(len(items), outcomes)
         if error is None:
             return [make(held) for held in merged if held is not None]
         known = merged.index(None)
         for item, after in zip(encoded[known:], merged[known:], strict=True):
             if after is not None:
                 self._part(self._place(as_bytes(item))).claim_again(after)
-        raise _interrupted("claim_many", [held and make(held) for held in merged], items, error, outcomes)
+        raise stopped_batch("claim_many", [held and make(held) for held in merged], items, error, outcomes)
 
     def commit(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim, in one step."""
@@ -203,12 +226,12 @@ class RoutedOperations(Verbs):
     def queue_add(self, pipe: AnyPipeline, item: Any) -> Op[None]:
         """Queue an add; that place in `pipe.execute()` holds 1 or 0."""
         self._check_one_server()
-        return self._route(item, lambda part: part.queue_add(pipe, item))
+        return self._queued(item, lambda part: part.queue_add(pipe, item))
 
     def queue_contains(self, pipe: AnyPipeline, item: Any) -> Op[None]:
         """Queue a test; that place in `pipe.execute()` holds 1 or 0."""
         self._check_one_server()
-        return self._route(item, lambda part: part.queue_contains(pipe, item))
+        return self._queued(item, lambda part: part.queue_contains(pipe, item))
 
     def _check_one_server(self) -> None:
         if self.servers > 1:
@@ -218,7 +241,7 @@ class RoutedOperations(Verbs):
         """Add items as fast as possible, without an answer for each; return how many were read."""
         done = 0
         while batch := (yield NextBatch(source)):
-            yield from self._ready()
+            yield from self._ready_anew()
             encoded = self.codec.encode_all(batch)
             outcomes = yield from gather(
                 (
@@ -232,59 +255,6 @@ class RoutedOperations(Verbs):
             if progress is not None:
                 progress(done)
         return done
-
-
-class _Answered(dict[int, tuple[Answers, int]]):
-    """The answered items of a batch, by index: the answers of their part, and their index there."""
-
-    def record(self, own: list[int], answers: Answers | None) -> None:
-        """Record a part's answers to the first of its items."""
-        if answers is not None:
-            self.update((own[j], (answers, j)) for j in range(len(answers)))
-
-    def keep(self, indexes: Iterable[int]) -> None:
-        """Keep the answers of these items of the batch, where there is one."""
-        for i in indexes:
-            if i in self:
-                answers, j = self[i]
-                answers.keep([j])
-
-
-def _merged(
-    count: int, outcomes: Iterable[tuple[list[int], list[T] | Exception]]
-) -> tuple[list[T | None], Exception | None]:
-    """Return a batch's answers, None for items without one, and the error of the first of these."""
-    merged: list[T | None] = [None] * count
-    errors: list[tuple[int, Exception]] = []
-    for own, answers in outcomes:
-        known: Sequence[T] = answers if isinstance(answers, list) else getattr(answers, "results", ())
-        for i, answer in zip(own, known, strict=False):
-            merged[i] = answer
-        if isinstance(answers, Exception):
-            errors.append((own[len(known)], answers))
-    return merged, min(errors, key=lambda error: error[0])[1] if errors else None
-
-
-def _interrupted(
-    call: str,
-    answers: Sequence[Any],
-    items: Sequence[Any],
-    error: Exception,
-    outcomes: Iterable[tuple[list[int], Any]],
-) -> BatchInterruptedError:
-    """Return the error for a batch that stopped; raise its reason if no item was touched."""
-    if all(answer is None for answer in answers) and not isinstance(error, BatchInterruptedError):
-        raise error
-    known = answers.index(None)
-    reason = error.__cause__ if isinstance(error, BatchInterruptedError) else error
-    tokens: list[str | None] = [None] * (len(items) - known)
-    for own, stopped in outcomes:
-        if isinstance(stopped, BatchInterruptedError):
-            for i, token in zip(own[len(stopped.results) :], stopped.tokens, strict=False):
-                tokens[i - known] = token
-    interrupted = interrupted_by(reason, call, answers[:known], items, tokens)
-    interrupted.__cause__ = reason
-    return interrupted
 
 
 def _loaded(part: FilterOperations, items: Sequence[Any]) -> Op[None]:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Unpack
+from itertools import accumulate, pairwise
+from typing import Any, TypeVar, Unpack
 
 from bloomredis import arguments
+from bloomredis.bits.batch import Encoded, PackedBatch, Prepared, parts_of
 from bloomredis.operations import info
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.membership import Encoded
+from bloomredis.operations.membership import PACKED
 from bloomredis.operations.options import CommonParameters, Options, Seconds
+from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import Queueing
 from bloomredis.operations.routed import Place, RoutedOperations
 from bloomredis.operations.verbs import Codec, StoredVerbs
+from bloomredis.protocol.gather import beside
 from bloomredis.protocol.receipts import Lanes
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning, shard_record
 from bloomredis.stored.shard import StoredShard
-from bloomredis.stored.shard_record import ShardRecord, checked_name, checked_seed, checked_shards
+from bloomredis.stored.shard_record import checked_name, checked_seed, checked_shards
 from bloomredis.stored.shards import StoredShards
+
+T = TypeVar("T")
 
 
 class Shard(Queueing):
@@ -33,11 +40,15 @@ class Shard(Queueing):
             return False
         return (yield from super().contains(item))
 
-    def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:
+    def contains_encoded(self, encoded: Encoded | Prepared) -> Op[list[bool]]:
         """Test items that have been encoded."""
         if (yield from self.stored.is_absent()):
-            return [False] * len(encoded)
-        return (yield from super().contains_encoded(encoded))
+            return [False] * len(parts_of(encoded)[0])
+        return (yield from self.membership.test(encoded))
+
+    def add_encoded(self, encoded: Encoded | Prepared, items: Sequence[Any]) -> Op[Answers]:
+        """Add `items`, which have been encoded."""
+        return self.membership.add(encoded, items)
 
 
 class ShardedOperations(StoredVerbs, RoutedOperations):
@@ -83,25 +94,54 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         if self.stored.handle is None:
             yield from self.stored.open()
 
-    def _record(self) -> ShardRecord:
-        assert self.stored.record is not None  # noqa: S101 - it is ready
-        return self.stored.record
+    def _ready_anew(self) -> Op[None]:
+        yield from self._ready()
+        if self.stored.is_look_due():
+            yield from self.stored.look()
 
     def _shard(self, number: int) -> Place:
-        return self._record().server(number), self.stored.shard(number)
+        return self.stored.known.server(number), self.stored.shard(number)
 
     def _place(self, encoded: bytes) -> Place:
-        return self._shard(self._record().number(encoded))
+        return self._shard(self.stored.known.number(encoded))
 
     def _cut(self, encoded: Encoded) -> dict[Place, list[int]]:
-        return {self._shard(number): own for number, own in self._record().parted(encoded).items()}
+        return {self._shard(number): own for number, own in self.stored.known.parted(encoded).items()}
+
+    def _route(self, item: Any, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+        return self._beside_a_look(partial(super()._route, item, call))
+
+    def _batches(self, encoded: Encoded, parts: dict[Place, list[int]]) -> Iterable[Encoded | Prepared]:
+        if len(encoded) > PACKED:
+            return super()._batches(encoded, parts)
+        layout = planning.stored(self.stored.known.shard)
+        ordered = [encoded[i] for own in parts.values() for i in own]
+        data, size = layout.pack(ordered), layout.item_bytes
+        ends = list(accumulate(map(len, parts.values())))
+        return [
+            PackedBatch(layout, ordered[start:end], data[start * size : end * size])
+            for start, end in pairwise([0, *ends])
+        ]
+
+    def _gathered(
+        self, encoded: Encoded, call: Callable[[list[int], Any, Queueing], Op[list[T]]]
+    ) -> Op[list[tuple[list[int], list[T] | Exception]]]:
+        return self._beside_a_look(partial(super()._gathered, encoded, call))
+
+    def _beside_a_look(self, run: Callable[[], Op[T]]) -> Op[T]:
+        """Run an operation; if a look at the record is due, it is done beside that."""
+        if self.stored.handle is None or not self.stored.is_look_due():
+            return run()
+        return beside(run(), self.stored.look())
 
     def _new_part(self, place: Place) -> Queueing:
         return Shard(place[1], self.options)
 
     def part_of(self, encoded: bytes) -> Queueing | None:
-        """Return the shard that an item lives in, None if that is not known yet."""
-        return None if self.stored.handle is None else self._part(self._place(encoded))
+        """Return the shard that an item lives in, None if the record has to be read first."""
+        if self.stored.handle is None or self.stored.is_look_due():
+            return None
+        return self._part(self._place(encoded))
 
     def _made(self) -> list[Place]:
         return list(map(self._shard, self.stored.made()))
@@ -117,7 +157,7 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         """Return the filter's parameters and how full it is."""
         (found,) = yield from self.stored.current()
         parts = yield from self._everywhere(self._made(), FilterOperations.info)
-        return info.sharded(self.name, found, self._record().shard, self._record().shards, parts)
+        return info.sharded(self.name, found, self.stored.known.shard, self.stored.known.shards, parts)
 
     def _discard_pending(self, generation: bytes | None = None) -> None:
         for part in list(self._parts.values()):

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from bloomredis import arguments
 from bloomredis.arguments import listed
 from bloomredis.bits import encoding
+from bloomredis.bits.batch import Encoded
 from bloomredis.operations.claims import Held
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.membership import Encoded
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
 from bloomredis.protocol.receipts import Lanes, give_back
@@ -23,6 +23,8 @@ from bloomredis.stored.foreign import ForeignLayout
 
 T = TypeVar("T")
 C = TypeVar("C")
+Keep = Callable[[Encoded, Sequence[bool]], None]
+"""Keeps the answers to an add of encoded items, for a caller who asks again."""
 
 
 class Codec:
@@ -114,17 +116,18 @@ class Verbs(ABC):
         """Return the filter's parameters and how full it is."""
 
     @abstractmethod
-    def keep(self, encoded: Encoded, answers: Sequence[bool]) -> None:
-        """Keep the answers to an add that came when nobody was there to receive them."""
+    def keeper(self) -> Keep:
+        """Return what keeps answers of the filter as it is now that nobody is there to receive."""
 
     def new_items(self, batch: Sequence[T], answers: Sequence[bool]) -> Generator[T, None, None]:
         """Yield the new items of a batch; the answers of those that nobody asks for are kept."""
+        keep = self.keeper()  # the filter may be another one by the time that a caller leaves
         for at, (item, new) in enumerate(zip(batch, answers, strict=False), 1):
             if new:
                 try:
                     yield item
                 except GeneratorExit:
-                    self.keep(self.codec.encode_all(batch[at : len(answers)]), answers[at:])
+                    keep(self.codec.encode_all(batch[at : len(answers)]), answers[at:])
                     raise
 
     @abstractmethod

@@ -87,16 +87,31 @@ def _exchanged(steps: Sequence[Step]) -> Op[list[Any]]:
     if len(merged) > 1:
         outcomes = yield Concurrent(merged)
     for group, reply in zip(groups.values(), outcomes, strict=True):
-        each = [reply] * len(group) if isinstance(reply, Exception) or len(group) == 1 else reply
-        for (i, _), own in zip(group, each, strict=True):
-            replies[i] = own
+        own = _parted([inner for _, inner in group], reply)
+        for (i, _), part in zip(group, own, strict=True):
+            replies[i] = part
     return replies
 
 
 def _merged(server: int | None, steps: Sequence[Any]) -> Step:
     """Return one step in place of several for one server."""
-    step = steps[0] if len(steps) == 1 else Pipelined(steps)
+    step = steps[0] if len(steps) == 1 else Pipelined([one for each in steps for one in _single(each)])
     return step if server is None else OnServer(server, step)
+
+
+def _parted(steps: Sequence[Any], reply: Any) -> Iterable[Any]:
+    """Return the reply to each of the steps that were merged."""
+    if len(steps) == 1 or isinstance(reply, Exception):
+        return [reply] * len(steps)
+    rest = iter(reply)
+    return [
+        list(islice(rest, len(_single(each)))) if isinstance(each, Pipelined) else next(rest)
+        for each in steps
+    ]
+
+
+def _single(step: Any) -> Sequence[Any]:
+    return step.steps if isinstance(step, Pipelined) else [step]
 
 
 def _caught(step: Step) -> Op[Any]:
@@ -105,6 +120,42 @@ def _caught(step: Step) -> Op[Any]:
         return (yield step)
     except Exception as error:
         return error
+
+
+def beside(operation: Op[T], watch: Op[None]) -> Op[T]:
+    """Run an operation, and another one beside it, whose error ends the operation where it is.
+
+    An operation that has its answer by then is over, and its answer is not lost.
+    """
+    errors: list[Exception] = []
+
+    def watched() -> Op[None]:
+        try:
+            yield from watch
+        except Exception as error:
+            errors.append(error)
+
+    def run() -> Op[T]:
+        advance = partial(next, operation)
+        try:
+            while True:
+                step = advance()
+                try:
+                    advance = partial(operation.send, (yield step))
+                except Exception as error:
+                    advance = partial(operation.throw, error)
+                if errors:
+                    raise errors[0]
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        finally:
+            operation.close()
+
+    both: tuple[Op[Any], Op[Any]] = watched(), run()
+    _, answer = unless_failed((yield from gather(both)))
+    done: T = answer
+    return done
 
 
 def unless_failed(outcomes: Iterable[T | Exception]) -> list[T]:

@@ -44,6 +44,7 @@ DAMAGED: Final = "BLOOMDAMAGED"
 STALE: Final = "BLOOMSTALE"
 LANE: Final = "BLOOMLANE"
 FULL: Final = "BLOOMFULL"
+ENDED: Final = "BLOOMENDED"
 WRONG_TYPE: Final = "WRONGTYPE"
 
 _CLASSES: Final = {
@@ -104,7 +105,7 @@ _UNSENT: Final = frozenset(("MaxConnectionsError",))
 _WORD: Final = re.compile(
     "|".join(
         [
-            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, WRONG_TYPE),
+            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, ENDED, WRONG_TYPE),
             *(rf"\b{word}\b" for word in _ADVICE),
         ]
     )

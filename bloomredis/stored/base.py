@@ -232,7 +232,7 @@ class Versioned(Stored):
         try:
             return (yield from call(script, keys, arguments, self.wait, again=again))
         except Refusal as refusal:
-            if refusal.word not in (replies.CHANGED, replies.MISSING):
+            if refusal.word not in (replies.CHANGED, replies.MISSING, replies.ENDED):
                 raise self.explained(refusal) from refusal
             return None
 

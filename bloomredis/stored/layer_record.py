@@ -9,6 +9,7 @@ one is full; a layer is forgotten when its slice has been over for a window.
 
 from __future__ import annotations
 
+import os
 import struct
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -113,12 +114,30 @@ class LayerRecord:
 
     def following(self) -> Self:
         """Return the record with another layer.  Raises `FilterFullError` if there can be none."""
-        if len(self.began) >= MAX_LAYERS:
-            raise FilterFullError(
-                f"it has {MAX_LAYERS} layers, which are the most possible; make it for a larger capacity"
-            )
         self.planned(self.newest + 1)
         return replace(self, newest=self.newest + 1)
+
+    def renewed(self) -> Self:
+        """Return the record of an empty filter with the same parameters and another generation."""
+        return replace(self, head=replace(self.head, generation=os.urandom(8)), newest=0, began=())
+
+    def continues(self, known: Self) -> bool:
+        """True if this is what the known record may have become: layers were begun since, none is another."""
+        began, before = (dict(zip(each.numbers, reversed(each.began), strict=True)) for each in (self, known))
+        return (
+            self.head.generation == known.head.generation
+            and self.newest >= known.newest
+            and all(began[number] == before[number] for number in began.keys() & before.keys())
+        )
+
+    def ended_before(self, other: Self) -> bool:  # noqa: ARG002 - of most kinds none ends
+        """True if all that was in this filter had been forgotten when the other one was begun."""
+        return False
+
+    @property
+    def grace(self) -> int:
+        """Milliseconds by which keys outlive the end of what they hold."""
+        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +195,15 @@ class RotatingRecord(LayerRecord):
         """Raise `ValueError` for impossible slices."""
         if not 0 < self.width < 2**52 or not 0 < self.slices <= MAX_SLICES:
             raise ValueError(f"it has {self.slices} slices of {self.width} microseconds")
+
+    def ended_before(self, other: Self) -> bool:
+        """True if all that was in this filter had been forgotten when the other one was begun."""
+        return max(self.began) // self.width + self.slices < min(other.began) // self.width
+
+    @property
+    def grace(self) -> int:
+        """Milliseconds by which keys outlive the end of what they hold."""
+        return min(60_000, -(-self.width * self.slices // 1000))
 
     def planned(self, number: int) -> Header:  # noqa: ARG002 - they are all alike
         """Return the header of a layer.

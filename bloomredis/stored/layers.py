@@ -6,7 +6,6 @@ have begun a layer since, the script refuses with the record that is stored now.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,20 +15,23 @@ from typing import Final, Unpack
 from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Packing
 from bloomredis.bits.limits import HEADER_BYTES
-from bloomredis.errors import FilterFullError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import FilterFullError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import call
-from bloomredis.protocol.replies import Refusal, unhex
+from bloomredis.protocol.replies import Refusal, Unconfirmed, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
 from bloomredis.stored.base import Arguments, Versioned
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS
-from bloomredis.stored.layer_record import PARAMETERS_BYTES, LayerRecord
+from bloomredis.stored.layer_record import MAX_LAYERS, PARAMETERS_BYTES, LayerRecord
 
-_ADD_LAYER, _DESCRIBE_LAYERS, _DELETE, _DESCRIBE, _CONTAINS = map(
-    scripts.load, ("add_layer", "describe_layers", "delete", "describe", "contains")
+_ADD_LAYER, _DESCRIBE_LAYERS, _SWEEP_LAYERS, _DELETE, _DESCRIBE, _CONTAINS = map(
+    scripts.load, ("add_layer", "describe_layers", "sweep_layers", "delete", "describe", "contains")
 )
+_ALL: Final = range(MAX_LAYERS)
+"""The numbers of all layers that a filter can have which does not forget any."""
+
 _IDENTITY: Final = struct.Struct(">6sBBQ")
 
 
@@ -55,6 +57,7 @@ class StoredLayers(Versioned):
         if layout is not None:
             self._wanted["layout"] = layout
         self._record: LayerRecord | None = None
+        self._damaged: LayerRecord | None = None  # to be replaced by an empty one
 
     @property
     def called(self) -> str:
@@ -71,10 +74,13 @@ class StoredLayers(Versioned):
         """Create the filter with its first layer if it is missing and parameters were given; check it."""
         self._check_lost()
         opened = self._opened
-        if self._new is None:
+        if self._damaged is not None:  # whoever comes second gets the record that came of it
+            found = yield from self._push(self._damaged, self._damaged.renewed())
+        elif self._new is None:
             found = yield from self._read()
         else:
-            found = yield from self._push(None, _renewed(self._new))
+            left = self._record.numbers if self._record else ()  # where their record has vanished
+            found = yield from self._push(None, self._new.renewed(), left)
         return self._opened_since(opened) or self._accept(found)
 
     def current(self) -> Op[list[Description]]:
@@ -91,9 +97,11 @@ class StoredLayers(Versioned):
             except Refusal as refusal:
                 if refusal.word != replies.MISSING:
                     raise self.explained(refusal) from refusal
-            else:
+                continue
+            left = ttl if ttl < 0 else max(0, ttl - self.record.grace)
+            if left:
                 head = header.parse(unhex(text))
-                described.append(Description(key, head, size, HEADER_BYTES, ttl_seconds(ttl)))
+                described.append(Description(key, head, size, HEADER_BYTES, ttl_seconds(left)))
         return described
 
     # -- recoveries from a script's refusal
@@ -105,32 +113,45 @@ class StoredLayers(Versioned):
         yield  # a generator, as the other recoveries are
 
     def _switch(self, found: LayerRecord, handle: Handle) -> None:
-        if found.head.generation == handle.generation:
+        if self.handle is not handle:
+            return
+        known = self._known(handle)
+        if found.continues(known) or known.ended_before(found):
             self._accept(found)
         else:
             self.lose(self.loss(replies.CHANGED), handle)
 
     def _grow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is full
         # Safe to send again, and by several at once: a filter that has grown has another record.
-        known = self.record
+        known = self._known(handle)
         try:
-            following = known.following()
+            found = yield from self._begin(known, known.following())
         except FilterFullError as error:
             raise FilterFullError(f"{self.name!r} is full: {error}") from None
-        try:
-            found = yield from self._push(known, following)
-        except FilterNotFoundError:
-            self.lose(self.loss(replies.MISSING), handle)
+        except Refusal as met:
+            if met.word == replies.FULL:
+                raise FilterFullError(f"{self.name!r} is full: {met.detail}") from None
+            yield from self._recover(met, handle)
         else:
             self._switch(found, handle)
 
+    def _begin_anew(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it has ended
+        """Begin a new generation of a filter that has come to its end by itself, which is no loss."""
+        self._switch((yield from self._push(None, self._known(handle).renewed())), handle)
+
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - one layer is as bad
-        self.lose(f"a layer of {self.name!r} has vanished", handle, damaged=True)
-        yield from self.clear()
+        self._damaged = self._known(handle)
+        try:
+            self.lose(f"a layer of {self.name!r} has vanished", handle, damaged=True)
+        except BaseException:
+            self._damaged = None
+            raise
+        yield from ()  # a generator, as the other recoveries are
 
     RECOVERY = Versioned.RECOVERY | {
         replies.CHANGED: _follow,
         replies.FULL: _grow,
+        replies.ENDED: _begin_anew,
         replies.DAMAGED: _recover_damage,
     }
 
@@ -142,17 +163,25 @@ class StoredLayers(Versioned):
         try:
             found = yield from self._read()
         except FilterNotFoundError:
-            yield from self.open()
+            if self._new is None:
+                raise
+            self._accept((yield from self._push(None, self._new.renewed(), _ALL)))
             return
         while True:
-            empty = _renewed(replace(found, newest=0, began=()))
-            found = yield from self._push(found, empty)
+            empty = found.renewed()
+            found = yield from self._push(found, empty, _ALL)
             if found.head.generation == empty.head.generation:
                 self._accept(found)
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete record and layers, whatever the generation; True if there was a record."""
+        """Delete record and layers, also those of a record that was lost; True if there was a record."""
+        existed = yield from self._delete_recorded(arguments, keys)
+        self.reset()
+        yield from self._call(_SWEEP_LAYERS, [], self.wait, [self.key, *map(self._layer_key, _ALL)])
+        return existed
+
+    def _delete_recorded(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         while True:
             self.reset()
             try:
@@ -160,9 +189,7 @@ class StoredLayers(Versioned):
             except FilterNotFoundError:
                 return False
             every = [handle.key, *keys, *handle.extra]
-            deleted = yield from self._as_known(_DELETE, every, [handle.identity, *arguments])
-            if deleted is not None:
-                self.reset()
+            if (yield from self._as_known(_DELETE, every, [handle.identity, *arguments])) is not None:
                 return True
 
     # -- the record
@@ -171,21 +198,36 @@ class StoredLayers(Versioned):
         text, _ = yield from self._call(_DESCRIBE_LAYERS, [])
         return self._parsed(text)
 
-    def _push(self, known: LayerRecord | None, wanted: LayerRecord) -> Op[LayerRecord]:
-        """Begin the newest layer of `wanted` if the record is the known one; return the stored record."""
-        layers = [] if known is None else [self._layer_key(number) for number in known.numbers]
-        text, _ = yield from self._call(
-            _ADD_LAYER,
-            [
-                b"" if known is None else known.pack(),
-                wanted.template(),
-                wanted.layer(wanted.newest).pack(),
-                self._ttl,
-            ],
-            self.wait,
-            [self.key, self._layer_key(wanted.newest), *layers],
-        )
+    def _push(
+        self, known: LayerRecord | None, wanted: LayerRecord, others: Sequence[int] = ()
+    ) -> Op[LayerRecord]:
+        """Do the same as `_begin`; a refusal is explained as to a new caller."""
+        try:
+            return (yield from self._begin(known, wanted, others))
+        except Refusal as refusal:
+            raise self.explained(refusal) from refusal
+
+    def _begin(
+        self, known: LayerRecord | None, wanted: LayerRecord, others: Sequence[int] = ()
+    ) -> Op[LayerRecord]:
+        """Begin the newest layer of `wanted` if the record is the known one; return the stored record.
+
+        :param others: layers that may be left of earlier generations, and are deleted if this is a new one.
+        """
+        layers = [] if known is None else list(known.numbers)
+        layers += sorted(set(others).difference(layers))
+        keys = [self.key, *map(self._layer_key, (wanted.newest, *layers))]
+        made: Arguments = [wanted.template(), wanted.layer(wanted.newest).pack(), self._ttl]
+        try:
+            text, _ = yield from call(_ADD_LAYER, keys, [known.pack() if known else b"", *made], self.wait)
+        except Unconfirmed as error:
+            raise OutcomeUnknownError(str(error)) from None
         return self._parsed(text)
+
+    def _known(self, handle: Handle) -> LayerRecord:
+        """Return the record of a handle."""
+        *_, length = _IDENTITY.unpack_from(handle.identity)
+        return self._made.parse(handle.identity[_IDENTITY.size :][:length])
 
     def explained(self, refusal: Refusal) -> FilterNotFoundError | FilterMismatchError:
         """Return the public error for a caller who has not used the filter before."""
@@ -207,7 +249,7 @@ class StoredLayers(Versioned):
         return self.auxiliary + b"layer:%d" % number
 
     def _accept(self, record: LayerRecord) -> Handle:
-        self._lost = None
+        self._lost = self._damaged = None
         self._record = record
         newest, *older = (self._layer_key(number) for number in record.numbers)
         layout, described = _described(replace(record, began=record.began[-1:]) if record.shared else record)
@@ -229,8 +271,3 @@ def _described(record: LayerRecord) -> tuple[Packing, bytes]:
     return (made[0] if record.shared else Layered(made)), b"".join(
         layer.pack()[:PARAMETERS_BYTES] for layer in layers
     )
-
-
-def _renewed(record: LayerRecord) -> LayerRecord:
-    """Return a record of another generation."""
-    return replace(record, head=replace(record.head, generation=os.urandom(8)))

@@ -1,98 +1,127 @@
-"""One shard of a sharded filter: it exists if it is recorded."""
+"""One shard of a sharded filter: it exists if it is recorded.
+
+A shard is found, made or deleted by what the record says *after* the shard was looked at.  The generation of
+a record only goes forward, so a shard of another one is then known to be an earlier one's, and deleted by its
+exact identity.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import scripts
+from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import shard_record
 from bloomredis.stored.base import Versioned
-from bloomredis.stored.handle import Handle
+from bloomredis.stored.handle import Handle, LayoutChanged
 from bloomredis.stored.header import Header
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter
 
 if TYPE_CHECKING:
-    from bloomredis.stored.shards import StoredShards
+    from bloomredis.stored.shard_table import RecordTable
 
 NO_GENERATION: Final = bytes(8)
 """Entry of the table for a shard that has never been made."""
-_RESERVE, _DELETE = map(scripts.load, ("reserve", "delete"))
+UNRECORDED_MS: Final = 60_000
+"""A shard lives no longer until its maker has seen the record again: one whose maker died goes by itself."""
+_RESERVE, _DELETE, _EXPIRE = map(scripts.load, ("reserve", "delete", "expire"))
 
 
 class StoredShard(StoredFilter):
     """A shard, with its entry in the table of the record."""
 
-    def __init__(self, of: StoredShards, number: int, record: ShardRecord | None = None) -> None:
-        record = record or of.record
-        assert record is not None  # noqa: S101 - shards are known from a record
+    def __init__(self, of: RecordTable, number: int, record: ShardRecord) -> None:
         name = shard_record.key(of.name, record.shards, number)
         super().__init__(name, new=None, layout=None, ttl=0, on_lost=of._on_lost, wait=of.wait)  # noqa: SLF001 - a part of it
         self._of = of
         self._number = number
 
     def open(self, *, noticed: bool = False) -> Op[Handle]:
-        """Make the shard if it has never been made; check and remember it."""
+        """Make the shard if it has never been made; check and remember it.
+
+        :param noticed: the caller knows of its loss.
+        """
         return self._of.attempt(lambda _: self._open(noticed=noticed))
 
     def is_absent(self) -> Op[bool]:
         """Return whether the shard has never been made, and so has no item."""
         if self.handle is not None:
             return False
-        return not (yield from self._of.attempt(lambda _: self._of.recorded(self._number)))
+        return not (yield from self._of.attempt(lambda _: self._is_made()))
 
-    def drop(self, doomed: Callable[[bytes], bool]) -> Op[None]:
-        """Delete the shard if its generation is `doomed`."""
-        while (found := (yield from self._found())) is not None and doomed(found.generation):
-            yield from self._as_known(_DELETE, [self.key], [found.identity])
-
-    def _found(self) -> Op[Header | None]:
+    def found(self) -> Op[Header | None]:
+        """Return the header of what is stored, whatever its generation; None if that is no filter."""
         try:
             return (yield from self.describe()).header
         except (FilterNotFoundError, FilterMismatchError):
             return None
 
-    def _open(self, *, noticed: bool = False) -> Op[Handle]:
-        recorded = yield from self._of.recorded(self._number)
-        if not recorded:
-            return (yield from self._make(NO_GENERATION))
-        found = yield from self._found()
-        if found is not None and found.generation == recorded:
-            return self._accept(found)
-        if not noticed:
-            self._of.shard_lost(self._number)
-        return (yield from self._make(recorded))
+    def drop(self, doomed: Header) -> Op[None]:
+        """Delete the shard if it is this one."""
+        yield from self._as_known(_DELETE, [self.key], [doomed.identity])
 
-    def _make(self, replaced: bytes) -> Op[Handle]:
-        """Create the shard unless another client has, and record it."""
+    def _is_made(self) -> Op[bool]:
+        """Return whether the shard is recorded, or there though the record fell back to an earlier state."""
+        of = self._of
+        if of.entry(self._number):
+            return True
+        asked = of.recorded(self._number), of.on_its_server(self._number, self._is_there())
+        return any(unless_failed((yield from gather(asked))))
+
+    def _is_there(self) -> Op[bytes]:
+        found = yield from self.found()
+        return found.generation if found is not None and self._of.owns(found) else b""
+
+    def _open(self, *, noticed: bool = False) -> Op[Handle]:
+        of, number, opened = self._of, self._number, self._opened
+        recorded = of.entry(number)  # before the shard is looked at: what is missing then was lost
         while True:
-            record = self._of.record
-            assert record is not None  # noqa: S101 - it is open
-            template = replace(record.shard, generation=record.tag + os.urandom(4)).pack()
-            found = self.read(
-                (yield from self._call(_RESERVE, [template, self._of.remaining], self.wait))
-            ).header
-            if found.generation[:4] != record.tag:
-                yield from self.drop(lambda generation, tag=record.tag: generation[:4] != tag)  # type: ignore[misc]  # mypy wants no defaults
-                continue
-            recorded = yield from self._of.record_shard(self._number, found.generation, replaced)
-            if recorded == found.generation:
-                return self._accept(found)
-            self._of.shard_lost(self._number)  # it was made, recorded and lost meanwhile
-            replaced = recorded or NO_GENERATION
+            makes = noticed or not recorded
+            found = yield from (self._reserved() if makes else self.found())
+            now = yield from of.recorded(number)
+            if found is not None and found.generation == now:
+                break
+            if now != recorded:
+                recorded = now  # another client was faster
+            elif not makes:
+                of.shard_lost(number)
+                noticed = True
+            elif found is not None and not of.owns(found):
+                yield from self.drop(found)
+            elif found is not None and (yield from self._stays(found, ttl := of.remaining)):
+                recorded = yield from of.record_shard(number, found.generation, now, lasts=not ttl)
+                if recorded == found.generation:
+                    break
+        return self._opened_since(opened) or self._accept(found)
+
+    def _reserved(self) -> Op[Header]:
+        """Make the shard if there is none, for a moment; return the header of what is there."""
+        of = self._of
+        generation = of.known.tag + os.urandom(4)
+        template = replace(of.known.shard, generation=generation).pack()
+        ttl = min(of.remaining or UNRECORDED_MS, UNRECORDED_MS)
+        return self.read((yield from self._call(_RESERVE, [template, ttl], self.wait))).header
+
+    def _stays(self, found: Header, ttl: int) -> Op[bool]:
+        """Let the shard live for `ttl` ms from now, or for ever if that is 0; False if it is gone."""
+        return (yield from self._as_known(_EXPIRE, [self.key], [found.identity, ttl])) is not None
 
     def _recover_shard(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - all are losses
-        if next(handle.losses) == 0:
-            self.handle = None
-            if self._on_lost == "raise":
-                self._of.shard_lost(self._number)
-            yield from self._of.attempt(lambda _: self._make_again(handle.generation))
+        if next(handle.losses):
+            return
+        self.handle = None
+        try:
+            yield from self._of.recorded(self._number)
+        except LayoutChanged:
+            return  # the filter was lost, not only the shard
+        self._of.shard_lost(self._number)
+        yield from self.open(noticed=True)
 
     RECOVERY = dict.fromkeys(Versioned.RECOVERY, _recover_shard)
 
@@ -100,9 +129,3 @@ class StoredShard(StoredFilter):
         """Notice a loss that was found outside a script."""
         self.handle = None
         self._of.shard_lost(self._number)
-
-    def _make_again(self, lost: bytes) -> Op[Handle]:
-        if (yield from self._of.record_shard(self._number)) != lost:  # another client was faster
-            return (yield from self._open())
-        self._of.shard_lost(self._number)
-        return (yield from self._make(lost))

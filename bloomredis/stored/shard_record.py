@@ -31,7 +31,13 @@ MAX_RANGES: Final = 256
 """Ranges of slots that the shards are spread over: a key is tried so often, on average, until it fits."""
 
 RECORD_BYTES: Final = 96
-_EXTENSION: Final = struct.Struct(">QQQII")
+_EXTENSION: Final = struct.Struct(">QQQHHI")
+
+IN_USE: Final = 0
+SWEEPING: Final = 1
+"""State of a record whose filter was emptied: shards of the time before may be left."""
+DELETED: Final = 2
+"""State of a record that is about to go: first the shards do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +45,8 @@ class ShardRecord:
     """The parameters of a sharded filter.
 
     `head` has capacity and error rate of the whole, and the bits and hashes of one shard.  Of several
-    servers each has a copy, with its `place` among them.
+    servers each has a copy, with its `place` among them.  `state` says what is left to do: nothing, if it is
+    `IN_USE`.
     """
 
     head: Header
@@ -48,10 +55,11 @@ class ShardRecord:
     shard_capacity: int
     servers: int = 1
     place: int = 0
+    state: int = IN_USE
 
     def pack(self) -> bytes:
         """Return the bytes that are stored when no shard has been made yet."""
-        numbers = (self.shards, self.seed, self.shard_capacity, self.servers, self.place)
+        numbers = (self.shards, self.seed, self.shard_capacity, self.state, self.servers, self.place)
         return self.head.pack() + _EXTENSION.pack(*numbers) + bytes(8 * self.shards if self.place == 0 else 0)
 
     @property
@@ -90,12 +98,21 @@ def parse(data: bytes) -> tuple[ShardRecord, list[bytes]]:
     head = header.parse(data[: limits.HEADER_BYTES], KIND)
     if len(data) < RECORD_BYTES:
         raise ValueError(f"a record has {RECORD_BYTES} bytes or more, not {len(data)}")
-    shards, seed, capacity, servers, place = _EXTENSION.unpack(data[limits.HEADER_BYTES : RECORD_BYTES])
+    shards, seed, capacity, state, servers, place = _EXTENSION.unpack(
+        data[limits.HEADER_BYTES : RECORD_BYTES]
+    )
     table = data[RECORD_BYTES:]
     record = ShardRecord(
-        head=head, shards=shards, seed=seed, shard_capacity=capacity, servers=servers, place=place
+        head=head,
+        shards=shards,
+        seed=seed,
+        shard_capacity=capacity,
+        servers=servers,
+        place=place,
+        state=state,
     )
-    if not (1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1 and place < servers) or (
+    possible = 1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1
+    if not (possible and place < servers and state <= DELETED) or (
         len(table) != (8 * shards if place == 0 else 0)
     ):
         raise ValueError(f"its parameters make no sharded filter: {record}, table of {len(table)} bytes")

@@ -1,59 +1,48 @@
 """The shards of a sharded filter, and the record that says which of them exist.
 
 The record has a table with the generation of every shard.  A shard is made when its first item comes: it is
-created, then its generation is recorded in the table, and only then is it used.  So a shard that is not
-recorded has no item, and one whose generation is not the recorded one was lost.  Two clients that make a
-shard at the same time use the same one, or one of them notices.  A crash in between leaves an empty shard,
-which the next client records.  A shard of an earlier record is known by its generation's tag, and replaced.
+created for a minute, the record is looked at again, the shard is kept, its generation is recorded in the
+table, and only then is it used.  So a shard that is not recorded has no item, and one whose generation is not
+the recorded one was lost.  Two clients that make a shard at the same time use the same one, or one of them
+notices.  A crash in between leaves an empty shard, which goes by itself or is recorded by the next client.
+
+`clear()` and `delete()` write a record that says so, and then delete the shards that are not that record's.
+Whoever opens such a record does the same: the client that wrote it may be dead.
+
+A shard notices its own loss at each call; the record is looked at once a second, beside a call.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
 
-from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import (
+    FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
+    ServerRefusedError,
+)
 from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.calls import call, send
+from bloomredis.protocol.calls import send
 from bloomredis.protocol.gather import gather, unless_failed
-from bloomredis.protocol.replies import Refusal, unhex
+from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning, shard_record
 from bloomredis.stored.base import Arguments, Versioned
-from bloomredis.stored.handle import Description, Handle, LayoutChanged, ttl_seconds
-from bloomredis.stored.shard import NO_GENERATION, StoredShard
+from bloomredis.stored.handle import Description, Handle, ttl_seconds
+from bloomredis.stored.shard import StoredShard
 from bloomredis.stored.shard_record import ShardRecord
-from bloomredis.stored.shard_servers import Found, RecordServers
+from bloomredis.stored.shard_servers import Found
+from bloomredis.stored.shard_table import RecordTable
 
-T = TypeVar("T")
-_RECORD, _DELETE = map(scripts.load, ("record_shard", "delete"))
-_AT_ONCE = 256
-"""Shards that are looked at in one round trip."""
+_SETTLE, _DELETE = map(scripts.load, ("settle_record", "delete"))
 
 
-class StoredShards(RecordServers):
+class StoredShards(RecordTable):
     """The record of a sharded filter, with its table of shards."""
-
-    def __init__(self, name: str, **parameters: Any) -> None:
-        self._shards: dict[int, StoredShard] = {}
-        self._table: list[bytes] = []
-        self._until = 0.0  # it expires, by the clock of this process; 0 for never
-        self.record: ShardRecord | None = None
-        super().__init__(name, **parameters)
-
-    def shard(self, number: int) -> StoredShard:
-        """Return the state of a shard."""
-        if number not in self._shards:
-            self._shards.setdefault(number, StoredShard(self, number))
-        return self._shards[number]
-
-    def reset(self) -> None:
-        super().reset()
-        for shard in list(self._shards.values()):
-            shard.reset()
 
     @property
     def is_lost(self) -> bool:
@@ -67,15 +56,17 @@ class StoredShards(RecordServers):
         """
         self._check_lost()
         opened = self._opened
-        found = yield from self._look(0)
-        if found is None and self._planned is None:
-            raise self.explained(Refusal(replies.MISSING, ""))
-        new = found.record if found else self._planned
-        assert new is not None  # noqa: S101 - one of the two is there
-        yield from self._copies(new, is_new=found is None or noticed)
-        if found is None:
-            found = yield from self._ask(0, _renewed(new))
-            self._check(found.record, 0, new)
+        found = None
+        while found is None or found.record.state == shard_record.DELETED:
+            found = yield from self._look(0)
+            if found is not None and (yield from self._is_left(found.record)):
+                yield from self._copies(found.record, is_new=noticed)
+                break
+            if self._planned is None:
+                raise self.explained(Refusal(replies.MISSING, ""))
+            yield from self._copies(self._planned, is_new=True)
+            found = yield from self._ask(0, _renewed(self._planned))
+            self._check(found.record, 0, self._planned)
         return self._opened_since(opened) or self._know(found)
 
     def _know(self, found: Found) -> Handle:
@@ -88,14 +79,6 @@ class StoredShards(RecordServers):
         self.record, self._table = found.record, found.table
         self._note(found.ttl)
         return self.remember(found.record.head.identity, planning.stored(found.record.head))
-
-    def _note(self, ttl: int) -> None:
-        self._until = time.monotonic() + ttl / 1000 if ttl >= 0 else 0.0
-
-    @property
-    def remaining(self) -> int:
-        """Milliseconds to live of a shard that is made now, 0 if it does not expire."""
-        return max(1, round((self._until - time.monotonic()) * 1000)) if self._until else 0
 
     # -- the record as a whole
 
@@ -120,43 +103,7 @@ class StoredShards(RecordServers):
             Description(self.key, found.record.head, size, shard_record.RECORD_BYTES, ttl_seconds(found.ttl))
         ]
 
-    # -- the table
-
-    def recorded(self, number: int) -> Op[bytes]:
-        """Return the generation of a shard, b"" if it has never been made."""
-        return self._table[number] or (yield from self.record_shard(number))
-
-    def record_shard(
-        self, number: int, generation: bytes = b"", replaced: bytes = NO_GENERATION
-    ) -> Op[bytes]:
-        """Record a shard's generation if the entry is `replaced`; return the generation that is recorded now.
-
-        :raises LayoutChanged: the record is another one by now.
-        """
-        handle = yield from self.acquire()
-        arguments: Arguments = [handle.identity, number, generation, replaced]
-        wait = self.wait if generation else None
-        try:
-            text, ttl = yield from self._on(0, call(_RECORD, [self.key], arguments, wait))
-        except Refusal as refusal:
-            refused = refusal
-        else:
-            entry = unhex(text)
-            self._table[number] = b"" if entry == NO_GENERATION else entry
-            self._note(ttl)
-            return self._table[number]
-        yield from self._recover(refused, handle)
-        raise LayoutChanged
-
-    def made(self) -> list[int]:
-        """Return the numbers of the shards that are known to have been made."""
-        return [number for number, entry in enumerate(self._table) if entry]
-
     # -- losses
-
-    def shard_lost(self, number: int) -> None:
-        """Notice the loss of a shard: raise `FilterLostError` or go on, as `on_lost` says."""
-        self._tell(f"shard {number} of {self.name!r} was expired, evicted, flushed, deleted or replaced")
 
     def _reopen(self, what: str, handle: Handle) -> Op[None]:
         """Notice a loss, and go on with the filter that is there now unless it has other shards."""
@@ -177,65 +124,104 @@ class StoredShards(RecordServers):
     def clear(self) -> Op[None]:
         """Write a new record, without shards; then delete the old shards."""
         self.reset()
+        now, _ = yield from self._begin(shard_record.SWEEPING)
+        if now is None:
+            raise self.explained(Refusal(replies.MISSING, ""))
+        yield from self._copies(now.record, is_new=True)
+        self._know(now)
+        yield from self._finish(now.record)
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - a record says what was begun
+        """Write a record that says so, delete the shards and the copies, and then the record."""
+        self.reset()
+        now, existed = yield from self._begin(shard_record.DELETED)
+        if now is not None:
+            yield from self._finish(now.record)
+        return existed
+
+    def _begin(self, state: int) -> Op[tuple[Found | None, bool]]:
+        """Store a record of another generation in that state; return it, and whether it replaced one.
+
+        Where there is none, this object may know where an earlier one left shards; if not, none is stored.
+        """
         while True:
             found = yield from self._look(0)
-            if found is None:
-                yield from self.open()
-                return
-            new = _renewed(found.record)
-            now = yield from self._ask(0, new, found.record.head.identity)
+            if found is not None and not (yield from self._is_left(found.record)):
+                found = None
+            last = found.record if found else self._planned or self.record
+            if last is None:
+                return None, False
+            new = replace(_renewed(last), state=state)
+            now = yield from self._ask(0, new, found.record.head.identity if found else b"")
             if now.record.head.generation == new.head.generation:
-                break
-        yield from self._copies(new, is_new=True)
-        self._know(now)
-        yield from self._sweep(new, lambda generation: generation[:4] != new.tag)
+                return now, found is not None
 
-    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
-        """Delete the record, then the shards; if the record is missing, the shards that it left."""
-        self.reset()
-        found = None
-        while (found := (yield from self._look(0))) is not None:
-            values = [found.record.head.identity, *arguments]
-            deleted = yield from self._on(0, self._as_known(_DELETE, [self.key, *keys], values))
-            if deleted is not None:
-                break
-        record = found.record if found else self._planned
-        if record is not None:
-            yield from self._sweep(record, lambda generation: found is None or generation[:4] == record.tag)
-            places = range(1, self.servers)
-            unless_failed((yield from gather(self._delete_copy(place) for place in places)))
-        return found is not None
+    def _is_left(self, record: ShardRecord) -> Op[bool]:
+        """Do what another client began and may not have ended; False if the record was to be deleted."""
+        if record.state == shard_record.DELETED:
+            yield from self._finish(record)
+            return False
+        with suppress(ServerRefusedError):  # a user who only reads leaves it to others
+            yield from self._finish(record)
+        return True
 
-    def _delete_copy(self, place: int) -> Op[None]:
-        if (found := (yield from self._look(place))) is not None:
-            yield from self._on(place, self._call(_DELETE, [found.record.head.identity], self.wait))
+    def _finish(self, record: ShardRecord) -> Op[None]:
+        """Do what the state of a record asks for."""
+        if record.state == shard_record.IN_USE:
+            return
+        yield from self._sweep(record)
+        done = _SETTLE
+        if record.state == shard_record.DELETED:
+            yield from self._delete_copies(record)
+            done = _DELETE
+        yield from self._on(0, self._as_known(done, [self.key], [record.head.identity]))
+
+    def _sweep(self, record: ShardRecord) -> Op[None]:
+        """Delete the shards that are not those of the stored record, which is read after they were seen."""
+        shards = {number: StoredShard(self, number, record) for number in range(record.shards)}
+        seen = yield from self._each(record, shards, lambda number: shards[number].found())
+        live = (yield from self._stored_generation())[:4]
+        doomed = {
+            number: found
+            for number, found in zip(shards, seen, strict=True)
+            if found is not None and found.generation[:4] != live
+        }
+        yield from self._each(record, doomed, lambda number: shards[number].drop(doomed[number]))
+
+    def _delete_copies(self, record: ShardRecord) -> Op[None]:
+        """Delete the copies that were seen while the record was stored: later ones are another filter's."""
+        places = range(1, self.servers)
+        seen = unless_failed((yield from gather(self._look(place) for place in places)))
+        if (yield from self._stored_generation()) == record.head.generation:
+            copies = {place: found.record for place, found in zip(places, seen, strict=True) if found}
+            deletions = (
+                self._on(place, self._as_known(_DELETE, [self.key], [copy.head.identity]))
+                for place, copy in copies.items()
+            )
+            unless_failed((yield from gather(deletions)))
+
+    def _stored_generation(self) -> Op[bytes]:
+        """Return the generation of the record that is stored now, b"" if there is none."""
+        try:
+            return (yield from self._ask(0)).record.head.generation
+        except (FilterNotFoundError, FilterMismatchError):
+            return b""
 
     def expire(self, ttl: int) -> Op[None]:
-        """Let everything expire in `ttl` ms, the record last."""
-        found = yield from self.refreshed()
-        numbers = [number for number, entry in enumerate(found.table) if entry]
-        yield from self._each(found.record, numbers, lambda shard: shard.expire(ttl))
+        """Let everything expire in `ttl` ms; after the record the shards that were made meanwhile."""
+        done = yield from self._expire_shards(ttl, set())
         for place in range(1, self.servers):
             yield from self._on(place, send(("PEXPIRE", self.key, ttl)))
         yield from self._on(0, super().expire(ttl))
         self._note(ttl)
+        yield from self._expire_shards(ttl, done)
 
-    def _sweep(self, record: ShardRecord, doomed: Callable[[bytes], bool]) -> Op[None]:
-        """Delete the shards whose generation is `doomed`."""
-        yield from self._each(record, range(record.shards), lambda shard: shard.drop(doomed), record)
-
-    def _each(
-        self,
-        record: ShardRecord,
-        numbers: Iterable[int],
-        call: Callable[[StoredShard], Op[Any]],
-        of: ShardRecord | None = None,
-    ) -> Op[None]:
-        def one(number: int) -> Op[Any]:
-            shard = self.shard(number) if of is None else StoredShard(self, number, of)
-            return self._on(record.server(number), call(shard))
-
-        unless_failed((yield from gather(map(one, numbers), most=_AT_ONCE)))
+    def _expire_shards(self, ttl: int, done: set[int]) -> Op[set[int]]:
+        """Let the recorded shards expire but those that are `done`; return which these are."""
+        found = yield from self.refreshed()
+        numbers = {number for number, entry in enumerate(found.table) if entry} - done
+        yield from self._each(found.record, numbers, lambda number: self.shard(number).expire(ttl))
+        return numbers
 
 
 def _renewed(record: ShardRecord) -> ShardRecord:

@@ -23,7 +23,8 @@ local filter, refusal = open_filter(key, identity)
 if not filter then
   return refusal
 end
-local ttl = redis.call('PTTL', key)
+local left = redis.call('PTTL', key)
+local ttl = left < 0 and 0 or math.max(1, left)
 -- Refused where the server takes no string of this length any more, and then nothing is lost.
 local last = redis.call('STRLEN', key) - 1
 redis.call('TIME')  -- for the rights, as the rest before UNLINK

@@ -1,24 +1,28 @@
--- Set the time to live of a filter.
+-- Set the time to live of a filter, or let it live for ever.
 --
 -- KEYS[1]  the filter; of several layers the newest (the other keys come last: FORMAT.md)
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  time to live in milliseconds from now
+-- ARGV[2]  time to live in milliseconds from now, 0 for ever
 --
 -- Reply: 1
 
 -- include: numbers
 -- include: all_keys
 
-local identity, ttl = ARGV[1], read_number(ARGV[2], 1)
+local identity, ttl = ARGV[1], read_number(ARGV[2], 0)
 
 local all, refusal = keys_of(KEYS, identity)
 if not all then
   return refusal
 end
 if not ttl then
-  return redis.error_reply('BLOOMARGUMENT the time to live must be a number of milliseconds above 0')
+  return redis.error_reply('BLOOMARGUMENT the time to live must be a number of milliseconds')
 end
 for _, key in ipairs(all) do
-  redis.call('PEXPIRE', key, ttl)
+  if ttl > 0 then
+    redis.call('PEXPIRE', key, ttl)
+  else
+    redis.call('PERSIST', key)
+  end
 end
 return 1

@@ -1,27 +1,32 @@
--- Rename a string to its final key, if that is free: RENAMENX with a receipt.
+-- Rename strings to their final keys, if all of those are free: RENAMENX of several at once, with a receipt.
 --
--- KEYS[1]  the final key
--- KEYS[2]  the key under which the string was written
--- KEYS[3]  the receipt of this call's lane
--- ARGV[1]  the number of this call in its lane, a dot and a check (FORMAT.md)
+-- KEYS[1]      the receipt of this call's lane
+-- KEYS[2 * i]  a final key, for every i from 1; KEYS[2 * i + 1]  the key under which its string was written
+-- ARGV[1]      the number of this call in its lane, a dot and a check (FORMAT.md)
 --
--- Reply: 1; or 0 if the final key is taken, and nothing was changed
+-- Reply: 1; or 0 if a final key is taken, and nothing was changed
 
 -- include: receipts
 
-local key, written, receipt, number = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local receipt, number = KEYS[1], ARGV[1]
+local strings = (#KEYS - 1) / 2
 
-if not receipt then
-  return redis.error_reply('BLOOMARGUMENT three keys are needed: the final one, the one written, a receipt')
+if strings < 1 or strings % 1 ~= 0 then
+  return redis.error_reply('BLOOMARGUMENT the keys are a receipt, then a final one and the one written for each string')
 end
 local replayed = replay(receipt, number)
 if replayed then
   return replayed
-elseif redis.call('EXISTS', key) == 1 then
-  return 0
+end
+for i = 1, strings do
+  if redis.call('EXISTS', KEYS[2 * i]) == 1 then
+    return 0
+  end
 end
 keep(receipt, number, BEGUN:sub(2))
-redis.call('PERSIST', written)
-redis.call('RENAME', written, key)
+for i = 1, strings do
+  redis.call('PERSIST', KEYS[2 * i + 1])
+  redis.call('RENAME', KEYS[2 * i + 1], KEYS[2 * i])
+end
 keep(receipt, number, 1)
 return 1

@@ -5,6 +5,14 @@ local OWNER_BYTES = 16
 local RELEASED = '-'  -- the end of the value of a claim that was given back: its item is free
 local GENERATION_BYTES = 8
 
+-- Let the record of a rotating filter outlive a claim, whose value names its generation.
+local function outlast(record, lease)
+  local left = redis.call('PTTL', record)
+  if left >= 0 and left < lease then
+    redis.call('PEXPIRE', record, lease)
+  end
+end
+
 -- An error reply if a lease is malformed, else nil.
 local function check_lease(lease)
   if not lease then

@@ -2,6 +2,7 @@
 -- include: numbers
 -- include: format
 -- include: header
+-- include: clock
 
 -- The description that a client reads a filter from: header in hex, length of the string, time to live in ms.
 local function describe(key, header)
@@ -17,18 +18,25 @@ local function check_template(template)
   end
 end
 
--- Store an empty filter with this header, dated by the server's clock.  The last byte is written first, so that
--- the server allocates the string once and at its exact size; before it a right that is missing is met.
-local function create(key, template, ttl)
+-- Store a string of zeros that expires after `ttl` ms, or never if that is 0.  The last byte is written first, so that
+-- the server allocates the string once and at its exact size.  Before it, while there is nothing, a full memory is met
+-- by a SETRANGE that writes nothing, since the server refuses only a script's first write for it; then a right that is
+-- missing.
+local function allocate(key, length, ttl)
+  redis.call('SETRANGE', key, 0, '')
   if ttl > 0 then
     redis.call('PEXPIRE', key, ttl)
   end
-  local now = redis.call('TIME')
-  local header = template:sub(1, 48) .. write_u64(now[1] * 1000000 + now[2]) .. write_u64(0)
-  redis.call('SETRANGE', key, HEADER_BYTES + math.ceil(read_u64(template, 17) * cell_bits(template) / 8) - 1, '\0')
+  redis.call('SETRANGE', key, length - 1, '\0')
+  if ttl > 0 then
+    redis.call('PEXPIRE', key, ttl)
+  end
+end
+
+-- Store an empty filter with this header, dated `time`, or now by the server's clock.
+local function create(key, template, ttl, time)
+  local header = template:sub(1, 48) .. write_u64(time or clock()) .. write_u64(0)
+  allocate(key, HEADER_BYTES + math.ceil(read_u64(template, 17) * cell_bits(template) / 8), ttl)
   redis.call('SETRANGE', key, 0, header)
-  if ttl > 0 then
-    redis.call('PEXPIRE', key, ttl)
-  end
   return header
 end

@@ -1,12 +1,14 @@
 -- The layer record (FORMAT.md): a key of its own that says which layers a scaling or rotating filter has.
 -- include: numbers
 -- include: header
+-- include: clock
 
 local LAYERS_BYTES = 16      -- of the identity, before the layer record or the descriptions of bitmaps
 local PARAMETERS_BYTES = 48  -- of a layer's header: all that does not depend on when it was begun
 local RECORD_BYTES = 88      -- without the times at which the layers were begun
-local MAX_RECORD_BYTES = RECORD_BYTES + 8 * 256
 local ROTATING = 2           -- the kind of a filter whose layers belong to time slices
+local MAX_LAYERS = 255
+local MAX_RECORD_BYTES = RECORD_BYTES + 8 * (MAX_LAYERS + 1)
 
 local function is_layered(identity)
   return identity and #identity > LAYERS_BYTES and identity:sub(1, 6) == 'layers'
@@ -30,12 +32,6 @@ local function extra_keys(identity)
     return cursor + 2
   end
   return is_layered(identity) and identity:byte(8) + (has_record(identity) and 1 or 0) or 0
-end
-
--- The server's clock in microseconds.
-local function now()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
 end
 
 -- The layer record under a key, '' if the key is missing; or nil and an error reply.
@@ -68,9 +64,21 @@ local function slice_at(time, width, slices)
   return slice, slice - slices - 1
 end
 
--- The layer record that the caller knows if it is stored, or if it has expired together with all of its layers; else
--- nil and an error reply.
-local function check_record(keys, identity)
+-- The error reply for a layer record that is missing: BLOOMENDED if all of its layers had come to their end.
+local function missing(record)
+  local width, slices = slices_of(record)
+  if width then
+    local _, past = slice_at(clock(), width, slices)
+    if slice_at(begun(record, 0), width, slices) <= past then
+      return redis.error_reply('BLOOMENDED all layers have come to their end'), true
+    end
+  end
+  return redis.error_reply('BLOOMMISSING there is no such key'), false
+end
+
+-- The layer record that the caller knows if it is stored; else nil and an error reply.  To a caller who only `reads`,
+-- a filter whose layers have all come to their end is an empty one.
+local function check_record(keys, identity, reads)
   local others, length = identity:byte(8), read_u64(identity, 9)
   local described = #identity - LAYERS_BYTES - length
   if length ~= RECORD_BYTES + 8 * (others + 1) or #keys < others + 2
@@ -82,14 +90,11 @@ local function check_record(keys, identity)
   if record == expected then
     return expected
   elseif record == '' then
-    local width, slices = slices_of(expected)
-    if width then
-      local _, past = slice_at(now(), width, slices)
-      if slice_at(begun(expected, 0), width, slices) <= past then
-        return expected
-      end
+    local why, ended = missing(expected)
+    if ended and reads then
+      return expected
     end
-    return nil, redis.error_reply('BLOOMMISSING there is no such key')
+    return nil, why
   elseif record then
     return nil, redis.error_reply('BLOOMCHANGED ' .. hex(record))
   end

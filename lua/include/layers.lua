@@ -35,9 +35,10 @@ local function open_bitmaps(keys, identity)
 end
 
 -- The same for the layers of a layer record, without those of a rotating filter whose items have all expired.  `room`
--- is the number of items that the newest layer takes, `lasting` the longest time that an item stays, in milliseconds.
-local function open_recorded(keys, identity)
-  local record, refusal = check_record(keys, identity)
+-- is the number of items that the newest layer takes, `lasting` the longest time that an item stays, in milliseconds,
+-- and `record` the key of a layer record that expires with its layers.
+local function open_recorded(keys, identity, reads)
+  local record, refusal = check_record(keys, identity, reads)
   if not record then
     return nil, refusal
   end
@@ -47,7 +48,7 @@ local function open_recorded(keys, identity)
   local width, slices = slices_of(record)
   local current, past
   if width then
-    current, past = slice_at(now(), width, slices)
+    current, past = slice_at(clock(), width, slices)
   end
   local newest = {
     key = keys[1],
@@ -59,6 +60,7 @@ local function open_recorded(keys, identity)
     shared = shared,
     room = 0,
     lasting = width and math.ceil((slices + 1) * width / 1000),
+    record = width and keys[#keys - others],
   }
   for i = 0, others do
     local slice = width and slice_at(begun(record, i), width, slices)
@@ -85,12 +87,12 @@ local function open_recorded(keys, identity)
   return newest
 end
 
--- `open_filter` for a filter of one layer or several.
-local function open_layers(keys, identity)
+-- `open_filter` for a filter of one layer or several; see `check_record` for `reads`.
+local function open_layers(keys, identity, reads)
   if not is_layered(identity) then
     return open_filter(keys[1], identity)
   elseif has_record(identity) then
-    return open_recorded(keys, identity)
+    return open_recorded(keys, identity, reads)
   end
   return open_bitmaps(keys, identity)
 end

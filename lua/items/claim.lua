@@ -49,4 +49,7 @@ for i = 1, items.count do
     end
   end
 end
+if filter.record then
+  outlast(filter.record, lease)
+end
 return table.concat(answers)

@@ -29,7 +29,7 @@ end
 -- include: layers or one_layer
 -- include: answer
 
-local filter, refusal = open_layers(KEYS, identity)
+local filter, refusal = open_layers(KEYS, identity, true)
 if not filter then
   return refusal
 end

@@ -2,11 +2,12 @@
 --
 -- KEYS[1]      the layer record
 -- KEYS[2]      the layer to begin
--- KEYS[3]      the newest layer so far, absent if there is none
--- KEYS[i + 3]  the other layers, for every i from 1
+-- KEYS[3]      the newest layer that the caller knows, absent if there is none
+-- KEYS[i + 2]  for every i from 2: the other layers that the caller knows, the next newest first; then layers that may
+--              be left of earlier generations.  All are deleted where the filter is new or emptied
 -- ARGV[1]      the layer record that the caller knows, empty if there is none
 -- ARGV[2]      the layer record to store, without the times at which layers were begun (88 bytes); if its
---              generation is not the one known, the filter is emptied
+--              generation is not the one known, the filter is emptied, or made if there is none any more
 -- ARGV[3]      the header of the layer (64 bytes; the script sets creation time and count)
 -- ARGV[4]      time to live of a new filter in milliseconds, 0 for none
 --
@@ -16,16 +17,19 @@
 -- include: numbers
 -- include: format
 -- include: header
+-- include: clock
 -- include: create
 -- include: layer_record
 
-local key, layer, known, wanted, template, ttl = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], read_number(ARGV[4], 0)
+local key, layer, newest_known = KEYS[1], KEYS[2], KEYS[3]
+local known, wanted, template, ttl = ARGV[1], ARGV[2], ARGV[3], read_number(ARGV[4], 0)
 
 local malformed = check_template(template)
 if malformed then
   return malformed
 elseif not known or not ttl or #wanted ~= RECORD_BYTES or wanted:sub(1, 6) ~= 'bloomr'
-  or wanted:sub(41, 48) ~= template:sub(41, 48) or #KEYS ~= 2 + math.max(0, #known - RECORD_BYTES) / 8 then
+  or wanted:sub(41, 48) ~= template:sub(41, 48) or #known > 0 and (#known <= RECORD_BYTES or #known % 8 > 0)
+  or #KEYS < 2 + math.max(0, #known - RECORD_BYTES) / 8 then
   return redis.error_reply('BLOOMARGUMENT the layer record or the time to live is malformed')
 end
 local there, refusal = read_record(key)
@@ -35,20 +39,22 @@ end
 local function state(record)
   return { hex(record), redis.call('PTTL', key) }
 end
-local width, slices = slices_of(wanted)
-if there ~= known and (there ~= '' or not width) then
+if there ~= known and there ~= '' then
   return state(there)
 end
-local times, expires = '', redis.call('PTTL', key)
-if there == '' then
-  expires = ttl
-elseif there:sub(41, 48) == wanted:sub(41, 48) then
-  local current, past = slice_at(now(), width or math.huge, slices or 0)
+local grows = known:sub(41, 48) == wanted:sub(41, 48)
+local time, times = clock(), ''
+local width, slices = slices_of(wanted)
+if grows then
+  if there == '' then
+    return (missing(known))
+  end
+  local current, past = slice_at(time, width or math.huge, slices or 0)
   local newest = width and slice_at(begun(there, 0), width, slices)
   if not width or newest > past then
-    local header, missing = read_header(KEYS[3])
+    local header = read_header(newest_known)
     if not header then
-      return missing
+      return redis.error_reply('BLOOMDAMAGED ' .. newest_known)
     elseif (not width or newest >= current) and read_u64(header, 25) > read_u64(header, IDENTITY_BYTES + 1) then
       return state(there)
     end
@@ -57,23 +63,40 @@ elseif there:sub(41, 48) == wanted:sub(41, 48) then
   while width and times ~= '' and slice_at(read_u64(times, 1), width, slices) <= past do
     times = times:sub(9)
   end
-else
-  redis.call('UNLINK', KEYS[3])
-  for i = 1, #KEYS - 3 do
-    redis.call('UNLINK', KEYS[i + 3])
+  if #times >= MAX_LAYERS * 8 then
+    return redis.error_reply('BLOOMFULL it has ' .. MAX_LAYERS
+      .. ' layers, which are the most possible; make it for a larger capacity')
   end
 end
 
-redis.call('UNLINK', layer)  -- a layer that outlived its layer record has no owner
-local header = create(layer, template, 0)
+local expires = ttl
+if there ~= '' then
+  local left = redis.call('PTTL', key)
+  expires = left < 0 and 0 or math.max(1, left)
+end
+-- Writes that change nothing: what refuses the others to follow, a full memory or a missing right, refuses these.
+redis.call('SETRANGE', key, 0, '')
+if expires > 0 then
+  redis.call('PEXPIRE', key, expires)
+end
+if there ~= '' then
+  redis.call('SET', key, there, 'KEEPTTL')
+end
+
+redis.call('UNLINK', layer)
+for i = 1, grows and 0 or #KEYS - 2 do
+  redis.call('UNLINK', KEYS[i + 2])
+end
+local lasting = expires
+if width then
+  local past_from = (slice_at(time, width, slices) + slices + 1) * width
+  local grace = math.min(60000000, width * slices)  -- for a clock that is set back a little
+  lasting = math.ceil((past_from + grace - time) / 1000)
+end
+local header = create(layer, template, lasting, time)
 local record = wanted .. times .. header:sub(49, 56)
 redis.call('SET', key, record)
-if width then
-  local past_from = (slice_at(read_u64(header, 49), width, slices) + slices + 1) * width
-  redis.call('PEXPIREAT', key, math.ceil(past_from / 1000))
-  redis.call('PEXPIREAT', layer, math.ceil(past_from / 1000))
-elseif expires > 0 then
-  redis.call('PEXPIRE', key, expires)
-  redis.call('PEXPIRE', layer, expires)
+if lasting > 0 then
+  redis.call('PEXPIRE', key, math.max(lasting, expires))
 end
 return state(record)

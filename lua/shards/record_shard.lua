@@ -5,6 +5,7 @@
 -- ARGV[2]  the number of the shard, from 0
 -- ARGV[3]  the shard's generation (8 bytes), or an empty string to record nothing
 -- ARGV[4]  the generation that it replaces: that of a lost shard, or zero bytes for none
+-- ARGV[5]  1 if the shard does not expire: then nothing is recorded if the shard record does
 --
 -- Reply: { generation in hex, zeros for none, time to live of the shard record in ms or -1 }
 
@@ -13,6 +14,7 @@
 -- include: shard_record
 
 local key, identity, number, generation, replaced = KEYS[1], ARGV[1], read_number(ARGV[2], 0), ARGV[3], ARGV[4]
+local lasts = ARGV[5] == '1'
 
 local record, refusal = open_filter(key, identity)
 if not record then
@@ -24,8 +26,9 @@ end
 
 local first = SHARD_RECORD_BYTES + number * 8
 local recorded = redis.call('GETRANGE', key, first, first + 7)
-if generation ~= '' and recorded == replaced then
+local ttl = redis.call('PTTL', key)
+if generation ~= '' and recorded == replaced and not (lasts and ttl >= 0) then
   redis.call('SETRANGE', key, first, generation)
   recorded = generation
 end
-return { hex(recorded), redis.call('PTTL', key) }
+return { hex(recorded), ttl }

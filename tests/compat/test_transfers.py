@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import redis
 
-from bloomredis import BloomFilter, FilterMismatchError, compat
+from bloomredis import (
+    BloomFilter,
+    ConnectionFailedError,
+    FilterMismatchError,
+    OutcomeUnknownError,
+    ServerRefusedError,
+    compat,
+)
 from bloomredis.compat import from_guava, to_guava
+from tests.support.losing import LosingClient
 from tests.support.servers import Server
 from tests.support.systems import Offsets
 from tests.support.vectors import element, vectors
@@ -144,3 +153,35 @@ def test_a_redisbloom_filter_is_restored(bloom: Any, client: redis.Redis) -> Non
         compat.from_redisbloom(client, "taken", dump(items=2, links=two))
     assert client.get("taken") == b"x"
     assert not client.keys("*link*:[0-9]")
+
+
+@pytest.mark.parametrize("fate", ["lost", "never"])
+def test_a_transfer_that_dies_leaves_nothing_for_ever(any_client: redis.Redis, fate: str) -> None:
+    """Wherever it ends: all links are there, or none is and what was written expires."""
+    cases = [case for case in vectors("redisbloom")["cases"] if case["num_bits"] in (9600, 21952)]
+    links = [(case, [case["offsets"]]) for case in (cases[0], cases[-1])]
+    for step in range(30):
+        any_client.flushall()
+        dying: Any = LosingClient(any_client)
+        dying.lose = ["answer"] * step + [fate] * 1000
+        with suppress(ConnectionFailedError, OutcomeUnknownError):
+            compat.from_redisbloom(dying, "seen", dump(items=2, links=links))
+        lasting = [key for key in any_client.scan_iter() if any_client.pttl(key) < 0]
+        assert len(lasting) in (0, 2)
+        if len(dying.sent) <= step:
+            assert len(lasting) == 2
+            return
+    raise AssertionError("it sends more commands than were tried")
+
+
+def test_nothing_is_placed_without_memory(any_client: redis.Redis) -> None:
+    """It is refused before the string is allocated."""
+    data, _ = stream("guava_mitz64", capacity=3000, error_rate=0.03)
+    any_client.config_set("maxmemory-policy", "noeviction")
+    any_client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(ServerRefusedError):
+            from_guava(any_client, "seen", data)
+    finally:
+        any_client.config_set("maxmemory", 0)
+    assert not any_client.dbsize()

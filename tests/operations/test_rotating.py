@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +15,17 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bloomredis import FilterLostError, FilterMismatchError, OutcomeUnknownError, RotatingBloomFilter
+from bloomredis import (
+    BatchInterruptedError,
+    FilterFullError,
+    FilterLostError,
+    FilterMismatchError,
+    OutcomeUnknownError,
+    RotatingBloomFilter,
+)
+from bloomredis.drivers import sync
+from bloomredis.stored import planning
+from bloomredis.stored.layer_record import RotatingRecord
 from tests.support.losing import LosingClient
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
@@ -90,6 +100,53 @@ def test_a_clock_that_goes_back(clock: Clock, fake: Any) -> None:
     assert f.contains("a")
 
 
+def test_a_clock_that_goes_back_over_an_end(clock: Clock, fake: Any) -> None:
+    """A layer that was over a moment ago is there again, and nothing was lost."""
+    f = make(fake, window=4.0, slices=4)
+    f.add("a")
+    clock.now += 2
+    f.add("b")
+    begun = -(-clock.now // 1) - 2
+    clock.now = begun + 5.001  # the slice of "a" is over since a window
+    assert f.contains_many(["a", "b"]) == [False, True]
+    assert [layer.count for layer in f.info().layers] == [1]
+    clock.now -= 0.005
+    assert f.contains_many(["a", "b"]) == [True, True]
+    clock.now += 2.1
+    assert f.contains_many(["a", "b"]) == [False, False]
+    clock.now -= 0.3
+    assert f.contains_many(["a", "b"]) == [False, True]
+
+
+def test_the_most_layers(clock: Clock, fake: Any) -> None:
+    """There are 255 in a window and a slice at most; those that are over do not count."""
+    f = make(fake, capacity=1, slices=1)
+    with pytest.raises(BatchInterruptedError) as stopped:
+        f.add_many(range(300))
+    assert stopped.value.results == [True] * 255
+    assert isinstance(stopped.value.__cause__, FilterFullError)
+    with pytest.raises(FilterFullError, match="'seen' is full: it has 255 layers"):
+        f.add("x")
+    clock.now += 4
+    assert not f.contains(1)
+    assert f.add_many(["x", "y"]) == [True, True]
+    assert len(f.info().layers) == 2
+
+
+def test_layers_that_are_over_do_not_count(client: redis.Redis, bloom: Any) -> None:
+    """A record that is full of them takes another one."""
+    f = bloom(client, "seen", kind=KIND, **SIZE)
+    f.add("a")
+    record = f._operations.stored.record
+    client.flushall()
+    client.set("seen", replace(record, newest=254, began=tuple(range(1, 256))).pack())
+    f = bloom(client, "seen", kind=KIND, **SIZE)
+    assert not f.contains("a")
+    assert f.info().layers == ()
+    assert f.add_many(["a", "b"]) == [True, True]
+    assert client.strlen("seen") == len(record.pack())
+
+
 def test_what_is_over_vanishes_by_itself(client: redis.Redis, bloom: Any) -> None:
     """The server has no key left, although nobody calls, and the next call goes on."""
     f = bloom(client, "seen", kind=KIND, **SHORT)
@@ -120,7 +177,7 @@ def begin_another(f: Any) -> None:
 
 def test_slices_are_layers(client: redis.Redis, bloom: Any) -> None:
     """`info` has one for each slice in which something was added, the newest first."""
-    f = bloom(client, "seen", kind=KIND, **SIZE | {"capacity": 100_000, "window": 1, "slices": 20})
+    f = bloom(client, "seen", kind=KIND, **SIZE | {"capacity": 100_000, "window": 2, "slices": 20})
     for number in range(3):
         f.add(f"{number}")
         begin_another(f)
@@ -130,7 +187,7 @@ def test_slices_are_layers(client: redis.Redis, bloom: Any) -> None:
     assert begun == sorted(begun, reverse=True)
     assert info.count == sum(layer.count for layer in info.layers)
     assert (info.capacity, info.error_rate) == (100_000, 1e-9)
-    assert 0 < info.ttl <= 1.1
+    assert 0 < info.ttl <= 2.1
 
 
 def test_a_burst_gets_more_layers(client: redis.Redis, bloom: Any) -> None:
@@ -177,7 +234,7 @@ def test_a_lost_reply(client: redis.Redis) -> None:
     assert f.add("a", token=caught.value.token)
     short = make(losing, name="short")
     short.add("a")
-    assert all(0 < client.pttl(key) <= 2500 for key in client.keys("{short}*"))
+    assert all(0 < client.pttl(key) <= 2500 for key in client.keys("{short}:receipt*"))
 
 
 def test_claims(client: redis.Redis, bloom: Any) -> None:
@@ -217,6 +274,7 @@ def test_other_parameters_are_refused(any_client: redis.Redis) -> None:
         {"window": -1},
         {"window": "1"},
         {"window": float("inf")},
+        {"window": 1, "slices": 11},
         {"slices": 0},
         {"slices": 65},
         {"slices": 2.0},
@@ -228,6 +286,24 @@ def test_bad_arguments(bad: dict[str, Any]) -> None:
     """They are refused without a server."""
     with pytest.raises((ValueError, TypeError)):
         make(None, **bad)
+
+
+def test_slices_outlast_a_call(any_client: redis.Redis) -> None:
+    """Shorter ones are refused, since an add might never meet the layer that it asked for."""
+    make(any_client, window=6.4, slices=64).add("a")
+    with pytest.raises(ValueError, match=r"90 ms, and needs 100.* fewer slices"):
+        make(any_client, window=0.36)
+
+
+def test_short_slices_that_are_stored_are_opened(any_client: redis.Redis, bloom: Any) -> None:
+    """Another program may have made them."""
+    head = planning.whole(1000, 1e-6, None, RotatingRecord.kind)
+    short = RotatingRecord(head=head, width=90_000, slices=4).complete()
+    stored: Any = make(any_client)._operations
+    stored = stored.stored
+    stored._new, stored._wanted = short, short.parameters
+    sync.drive(any_client, stored.open())
+    assert bloom.open(any_client, "seen", kind=KIND).add("a")
 
 
 def test_expire_has_no_use(any_client: redis.Redis) -> None:

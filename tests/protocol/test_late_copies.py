@@ -79,10 +79,10 @@ def test_a_string_is_renamed_once(client: redis.Redis) -> None:
     """A late copy of a renaming leaves what was written under the old name since."""
     for number in (1, 2):
         client.set("{seen}:written", number)
-        assert call(client, "rename_new", [b"seen", b"{seen}:written", LANE], number) == 1
+        assert call(client, "rename_new", [LANE, b"seen", b"{seen}:written"], number) == 1
         client.delete("seen")
     client.set("{seen}:written", 3)
-    refused(client, "rename_new", [b"seen", b"{seen}:written", LANE], 1)
+    refused(client, "rename_new", [LANE, b"seen", b"{seen}:written"], 1)
 
 
 def test_a_later_receipt_is_kept(client: redis.Redis, identity: bytes) -> None:

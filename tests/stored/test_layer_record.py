@@ -87,12 +87,42 @@ def test_layers_grow_up_to_what_a_key_can_hold() -> None:
 
 
 def test_a_stack_can_be_full() -> None:
-    """Where a layer would need more hashes than there are, or there are 255, the error says so."""
+    """Where a layer would need more hashes than there are, the error says so."""
     with pytest.raises(FilterFullError, match="hashes"):
         scaling(ratio=0.0001).planned(60)
-    full = replace(rotating(), newest=300, began=tuple(range(255)))
-    with pytest.raises(FilterFullError, match="255 layers"):
-        full.following()
+    with pytest.raises(FilterFullError, match="hashes"):
+        replace(scaling(ratio=0.0001), newest=59).following()
+
+
+KNOWN = replace(rotating(), newest=5, began=(10, 20, 30))
+
+
+LATER = {
+    "the same": KNOWN,
+    "with another layer": replace(KNOWN, newest=6, began=(20, 30, 40)),
+    "with other layers alone": replace(KNOWN, newest=9, began=(70,)),
+}
+OTHERS = {
+    "one layer is another": replace(KNOWN, newest=5, began=(10, 20, 31)),
+    "revived": replace(KNOWN, newest=0, began=(70,)),
+    "an older copy": replace(KNOWN, newest=4, began=(10, 20)),
+    "renewed": replace(KNOWN.renewed(), newest=6, began=(20, 30, 40)),
+}
+
+
+@pytest.mark.parametrize("found", LATER | OTHERS)
+def test_a_record_only_goes_forward(found: str) -> None:
+    """Of one generation, with later layers, and the same where both have one."""
+    assert (LATER | OTHERS)[found].continues(KNOWN) == (found in LATER)
+
+
+def test_a_filter_ended_before_another_was_begun() -> None:
+    """By slices: its newest layer was forgotten by then; a scaling filter never ends."""
+    known = replace(rotating(), began=(1_999_999, 2_499_999))  # the fifth slice of 500 ms
+    later = (replace(rotating(), began=(begun, 2 * begun)) for begun in (4_499_999, 4_500_000))
+    assert [known.ended_before(other) for other in later] == [False, True]
+    grown = replace(scaling(), began=(1,))
+    assert not grown.ended_before(replace(grown, began=(10**15,)))
 
 
 @pytest.mark.parametrize("slices", [1, 4, 24])

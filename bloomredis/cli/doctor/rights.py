@@ -34,7 +34,7 @@ NEEDED: Final = {
     "set": "BESIDE x nonsense",
     "pttl": "FILTER",
     "pexpire": "FILTER nonsense",
-    "pexpireat": "FILTER nonsense",
+    "persist": "BESIDE",
     "time": "",
     "wait": "0 0",
 }

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter
+from bloomredis import BloomFilter, ShardedBloomFilter
 from tests.support.proxy import Held, Proxy, passed
 
 SIZE: dict[str, Any] = {"capacity": 10_000_000, "error_rate": 1e-6}
@@ -310,6 +310,18 @@ def test_dedupe_that_is_left_by_a_thread(any_client: redis.Redis) -> None:
             break
     got += f.dedupe(ITEMS[:1500])
     assert got == ITEMS[:1500]
+
+
+@pytest.mark.parametrize("kind", [BloomFilter, ShardedBloomFilter])
+def test_dedupe_that_is_left_after_a_clear(any_client: redis.Redis, kind: Any) -> None:
+    """Its answers are about the filter that was there: another worker may have the items by now."""
+    f = kind(any_client, "seen", **SIZE)
+    new = f.dedupe(ITEMS[:100])
+    assert next(new) == ITEMS[0]
+    f.clear()
+    assert all(kind(any_client, "seen", **SIZE).add_many(ITEMS[:100]))
+    new.close()
+    assert not any(f.add_many(ITEMS[:100]))
 
 
 def test_dedupe_whose_source_fails(any_client: redis.Redis) -> None:

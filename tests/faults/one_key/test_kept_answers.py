@@ -119,7 +119,7 @@ def test_a_kept_answer_of_an_item_that_has_expired(any_server: Server, bloom: An
     with any_server.client() as client:
         f = RotatingBloomFilter(client, "seen", capacity=1000, error_rate=1e-6, window=60, slices=2)
         f.add("warm")
-        f._operations.keep([b"x"], [True])  # as a cancelled task does
+        f._operations.keeper()([b"x"], [True])  # as a cancelled task does
         assert f.add("x")
         assert "x" in f
         assert not f.add("x")

@@ -1,0 +1,18 @@
+-- Allocate a string of zeros that expires.
+--
+-- KEYS[1]  the string
+-- ARGV[1]  its length in bytes
+-- ARGV[2]  its time to live in milliseconds
+--
+-- Reply: 1
+
+-- include: numbers
+-- include: create
+
+local key, length, ttl = KEYS[1], read_number(ARGV[1], 1), read_number(ARGV[2], 1)
+
+if not length or not ttl then
+  return redis.error_reply('BLOOMARGUMENT the length or the time to live is malformed')
+end
+allocate(key, length, ttl)
+return 1

@@ -1,0 +1,17 @@
+-- Delete the layers that a lost layer record has left; nothing if there is one.
+--
+-- KEYS[1]      the layer record
+-- KEYS[i + 1]  a layer, for every i from 1
+--
+-- Reply: the number of layers deleted
+
+if #KEYS < 2 then
+  return redis.error_reply('BLOOMARGUMENT there is no layer to delete')
+elseif redis.call('EXISTS', KEYS[1]) == 1 then
+  return 0
+end
+local swept = 0
+for i = 1, #KEYS - 1 do
+  swept = swept + redis.call('UNLINK', KEYS[i + 1])
+end
+return swept

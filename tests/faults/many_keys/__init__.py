@@ -1,0 +1,1 @@
+"""Faults of filters that lie in several keys."""

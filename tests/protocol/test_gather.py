@@ -1,0 +1,123 @@
+"""Operations that run concurrently share their round trips, however they are nested."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bloomredis.protocol.gather import at, beside, gather
+from bloomredis.protocol.steps import Concurrent, OnServer, Op, Pipelined
+
+
+def told(*commands: str) -> Op[list[Any]]:
+    """Send commands, one after the other; return their replies."""
+    replies: list[Any] = []
+    for command in commands:
+        replies += [(yield (command,))]
+    return replies
+
+
+def failing(command: str) -> Op[str]:
+    """Send a command; return the name of its error."""
+    try:
+        yield (command,)
+    except ValueError as error:
+        return f"caught {error}"
+    return "nothing"
+
+
+def raising(command: str) -> Op[None]:
+    """Send a command and raise an error."""
+    yield (command,)
+    raise LookupError(command)
+
+
+def driven(operation: Op[Any]) -> tuple[Any, list[Any]]:
+    """Run an operation; a command is answered by its own name, `fail` by an error. Return the steps too."""
+    seen: list[Any] = []
+    try:
+        step = next(operation)
+        while True:
+            seen.append(step)
+            step = operation.send(replied(step))
+    except StopIteration as end:
+        return end.value, seen
+
+
+def replied(step: Any) -> Any:
+    """Return the reply to a step, as a driver would."""
+    if isinstance(step, OnServer):
+        return replied(step.step)
+    if isinstance(step, Pipelined | Concurrent):
+        return [replied(each) for each in step.steps]
+    assert isinstance(step, tuple)
+    return ValueError("refused") if step == ("fail",) else step[0]
+
+
+def commands(steps: Sequence[Any]) -> list[Any]:
+    """Return the commands of pipelined steps: no step of several is among them."""
+    (step,) = steps
+    assert isinstance(step, Pipelined)
+    return list(step.steps)
+
+
+def test_a_batch_and_a_single_command_share_a_round_trip() -> None:
+    """Each gets its own replies; a pipeline in a pipeline becomes one."""
+    answer, seen = driven(gather([told("look"), gather([told("a"), told("b"), failing("fail")])]))
+    assert answer == [["look"], [["a"], ["b"], "caught refused"]]
+    assert commands(seen) == [("look",), ("a",), ("b",), ("fail",)]
+
+
+def test_operations_end_one_by_one() -> None:
+    """Those that go on share what is left."""
+    answer, seen = driven(gather([told("a", "b", "c"), gather([told("d", "e"), told("f")])]))
+    assert answer == [["a", "b", "c"], [["d", "e"], ["f"]]]
+    assert [len(step.steps) if isinstance(step, Pipelined) else 1 for step in seen] == [3, 2, 1]
+
+
+def test_steps_of_a_batch_keep_their_server() -> None:
+    """A batch for one server and a command for it travel together, those of another beside them."""
+    batch = at(1, gather([told("a"), told("b")]))
+    answer, seen = driven(gather([at(0, told("look")), batch, at(1, told("c"))]))
+    assert answer == [["look"], [["a"], ["b"]], ["c"]]
+    (step,) = seen
+    assert step == Concurrent([OnServer(0, ("look",)), OnServer(1, Pipelined([("a",), ("b",), ("c",)]))])
+
+
+def test_an_operation_beside_another_one() -> None:
+    """Its answer is given, however long the other one takes."""
+    answer, seen = driven(beside(told("a"), watch("w", "x")))
+    assert answer == ["a"]
+    assert commands(seen[:1]) == [("w",), ("a",)]
+
+
+def watch(*commands: str) -> Op[None]:
+    """Send commands and return nothing."""
+    yield from told(*commands)
+
+
+def test_an_error_beside_an_operation_ends_it() -> None:
+    """Not even the reply that came with the error is used."""
+    operation = told("a", "b")
+    with pytest.raises(LookupError, match="w"):
+        driven(beside(operation, raising("w")))
+    assert inspect.getgeneratorstate(operation) == inspect.GEN_CLOSED
+
+
+def test_an_error_beside_an_operation_that_has_its_answer() -> None:
+    """The answer counts."""
+
+    def late() -> Op[None]:
+        yield ("one",)
+        yield from raising("two")
+
+    assert driven(beside(told("a"), late()))[0] == ["a"]
+
+
+def test_an_error_of_the_operation_itself() -> None:
+    """It is raised when the other one has ended."""
+    with pytest.raises(LookupError, match="a"):
+        driven(beside(raising("a"), watch("w", "x")))
