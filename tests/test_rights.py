@@ -25,6 +25,7 @@ from bloomredis import (
     ScalingBloomFilter,
     ServerRefusedError,
     ShardedBloomFilter,
+    compat,
 )
 from bloomredis.stored.header import KINDS
 from tests.conftest import BINARIES, REAL
@@ -93,6 +94,9 @@ def whole_api(client: Any) -> set[str]:
     assert classic.add("a")
     assert classic.contains("a")
     assert classic.delete()
+    shared = Watched(BloomFilter(client, "other", layout=compat.go_zero(1000)), used)
+    assert shared.at("seen", ttl=100).add("a")
+    assert shared.at("seen").delete()
     counting = Watched(CountingBloomFilter(client, "seen", **OPTIONS), used)
     assert counting.add("a")
     assert counting.contains("a")
@@ -142,6 +146,10 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     assert await classic.add("a")
     assert await classic.contains("a")
     assert await classic.delete()
+    layout = compat.go_zero(1000)
+    shared = Watched(bloomredis.asyncio.BloomFilter(client, "other", layout=layout), used)
+    assert await shared.at("seen", ttl=100).add("a")
+    assert await shared.at("seen").delete()
     counting = Watched(bloomredis.asyncio.CountingBloomFilter(client, "seen", **OPTIONS), used)
     assert await counting.add("a")
     assert await counting.contains("a")

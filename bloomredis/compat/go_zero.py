@@ -54,7 +54,8 @@ def go_zero(bits: SupportsIndex) -> GoZero:
     """Return the layout of go-zero's filter of `bits` bits: 14 probes an item for every size.
 
     go-zero takes no capacity.  `capacity` and `error_rate` of the layout are the best for 14 probes: the
-    items that set half the bits, and 2^-14.  Raises `ValueError` for less than 1 or more than 2^32 bits.
+    items that set half the bits, and 2^-14.  Raises `ValueError` for less than 1 or more than 2^32 bits,
+    which go-zero meets at its first SETBIT.
     """
     num_bits = sizing.positive("bits", bits)
     capacity, error_rate = half_full(num_bits, PROBES)

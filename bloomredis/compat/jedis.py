@@ -1,6 +1,10 @@
 """The layout of the widely copied Java `RedisBloomFilter` over Jedis or Codis.
 
 It has Guava's arithmetic with a modulus that is an int, not rounded up to a multiple of 64.
+
+`insert(key, element, expireSec)` is `seen.at(key, ttl=expire_sec).add(element)`: one object serves all keys,
+and each insert renews the expiry.  Where the original deletes the key, with an `expireSec` of 0 or less, call
+`seen.at(key).delete()`.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ def jedis(capacity: SupportsIndex, error_rate: float) -> Jedis:
 
     Where 2^31 - 1 bits are not enough, the original makes a filter that is too small, and so does this one:
     its error rate is then higher than `error_rate`.  Raises `ValueError` for a capacity that is no Java int,
-    for an error rate outside (0, 1), and for parameters that leave no bit.
+    for an error rate outside (0, 1), which the original accepts, and for parameters that leave no bit.
     """
     count = java.int_capacity(capacity)
     rate = sizing.checked_error_rate(error_rate)

@@ -1,8 +1,16 @@
 """The layout of the PHP class `Bf` with BKDR hashes, and the shard of each item.
 
 The class of https://github.com/0x5446/bloomfilter-redis: its v1 and v2 have one bitmap, and v3 as first
-published distributes the items over servers and over keys `name.0`, `name.1`, ...  (A later revision of v3
-has 64-bit hashes and keys `name:0`; it is another format.)
+published distributes the items over servers and over keys `name.0`, `name.1`, ...  v3 as revised has hashes
+of 63 bits and a bitmap `name:0` on each server; one that needs more than 2^32 bits on a server, where it
+spreads the bits of an item over `name:0`, `name:1`, ..., is not covered.
+
+Nor is `slidingBloomfilter.lua` of that repository: its hash overflows a Lua number, so that it depends on the
+platform, its keys are plain timestamps that no cluster and no ACL can place, and it takes the time from its
+caller.  `RotatingBloomFilter` does what it is for.
+
+PHP casts an item to a string.  Items here are str, bytes or int, so give PHP's text of others: "1.5" of a
+float, "1" of true, "" of false and null.
 """
 
 from __future__ import annotations
@@ -18,7 +26,7 @@ from bloomredis.bits import sizing
 from bloomredis.compat.bitmap import MAX_BITS, Bitmap, half_full
 
 _MASK: Final = 0x7FFFFFFF
-_MAX_PHP_INT: Final = 2**63 - 1
+_MAX_PHP_INT: Final = 2**63 - 1  # the mask of v3 as revised, too
 _EXACT: Final = 2**53  # doubles represent all integers up to here exactly
 
 Seed = int | float
@@ -41,24 +49,24 @@ def _php(number: Seed) -> Seed:
     return float(number) if number > _MAX_PHP_INT else number
 
 
-def bkdr(data: bytes, seed: Seed) -> int:
-    """Return the hash as 64-bit PHP computes it: hash = hash * seed + byte, modulo 2^31.
+def bkdr(data: bytes, seed: Seed, mask: int = _MASK) -> int:
+    """Return the hash as 64-bit PHP computes it: hash = hash * seed + byte, of which `mask` is kept.
 
     Each product is converted to a double, which loses low bits above 2^53.
     """
     value = 0
-    if _EXACT < seed <= _MAX_PHP_INT:
-        for byte in data:
-            value = ((_product(value, int(seed)) & _MASK) + byte) & _MASK
-    elif seed * _MASK < _EXACT:
+    if seed * mask < _EXACT:
         small = int(seed)
         for byte in data:
-            value = (value * small + byte) & _MASK
+            value = (value * small + byte) & mask
+    elif isinstance(seed, int) and (seed > _EXACT or mask > _EXACT):
+        for byte in data:
+            value = ((_product(value, seed) & mask) + byte) & mask
     else:
         # The seed is exact as a double, so the product is rounded once.
         large = float(seed)
         for byte in data:
-            value = ((int(value * large) & _MASK) + byte) & _MASK
+            value = ((int(value * large) & mask) + byte) & mask
     return value
 
 
@@ -72,7 +80,7 @@ def _product(value: int, seed: int) -> int:
 class PhpBkdr(Bitmap):
     """Probe i is the BKDR hash with seed i modulo `num_bits`.
 
-    A hash has 31 bits, so no offset exceeds 2^31 - 1, whatever `num_bits` is.  An item is the bytes of a
+    A hash of 31 bits gives no offset above 2^31 - 1, whatever `num_bits` is.  An item is the bytes of a
     PHP string; a str is encoded as UTF-8, and one that UTF-8 cannot encode is a `ValueError`.
     """
 
@@ -82,24 +90,37 @@ class PhpBkdr(Bitmap):
     """An identifier of each server, in the order of the PHP program; None for a single server."""
     partitions: int | None = None
     """Keys on each server; None for one key without a suffix."""
+    revised: bool = False
+    """True for v3 as revised: `num_bits` is that of each server."""
 
     def max_bits(self) -> int:
         """Return the limit of bits: PHP's largest int for all shards together, 2^32 for one bitmap."""
-        return MAX_BITS if self.partitions is None else _MAX_PHP_INT
+        return MAX_BITS if self.partitions is None or self.revised else _MAX_PHP_INT
+
+    def key(self, name: str) -> str:
+        """Return the key of a filter, or of a shard: its name, to which v3 as revised adds `:0`."""
+        return f"{name}:0" if self.revised else name
 
     def probes(self, encoded: bytes) -> list[int]:
         """Return the bits of an encoded item in probe order."""
-        return [bkdr(encoded, seed) % self.num_bits for seed in seeds(self.num_hashes)]
+        mask = _MAX_PHP_INT if self.revised else _MASK
+        return [bkdr(encoded, seed, mask) % self.num_bits for seed in seeds(self.num_hashes)]
 
     def partition(self, encoded: bytes) -> tuple[int, str]:
         """Return the index of an item's server, and the suffix of its key there.
 
         Both come from one CRC-32, so if the two counts have a common divisor some shards stay empty.
         """
-        if self.partitions is None:
-            return 0, ""
-        checksum = crc32(encoded)
-        return checksum % len(self.servers or (None,)), f".{checksum % self.partitions}"
+        return (0, "") if self.partitions is None else self._partition(crc32(encoded))
+
+    def parts(self) -> list[tuple[int, str]]:
+        """Return each server and suffix that a checksum can choose."""
+        period = len(self.servers or (None,)) * (self.partitions or 1)
+        return sorted(set(map(self._partition, range(period))))
+
+    def _partition(self, checksum: int) -> tuple[int, str]:
+        suffix = "" if self.revised else f".{checksum % (self.partitions or 1)}"
+        return checksum % len(self.servers or (None,)), suffix
 
 
 def num_partitions(num_bits: int, servers: int) -> int:
@@ -114,20 +135,28 @@ def php_bkdr(
     num_hashes: SupportsIndex,
     servers: Sequence[Hashable] | None = None,
     partitions: SupportsIndex | None = None,
+    *,
+    revised: bool = False,
 ) -> PhpBkdr:
     """Return the layout of `new Bf(key, num_bits, num_hashes)`.
 
     With `servers` or `partitions` it is the sharded one of v3: give the servers in PHP's order, and
-    `partitions` if it is not the number that v3 computes.  PHP takes no capacity: `capacity` and
-    `error_rate` of the layout are the best for so many hashes, when half the bits are set.
+    `partitions` if it is not the number that v3 computes.  `revised` is for v3 as it was revised later, with
+    or without `servers`.  PHP takes no capacity: `capacity` and `error_rate` of the layout are the best for
+    so many hashes, when half the bits are set.
     """
     bits, hashes = sizing.positive("num_bits", num_bits), sizing.positive("num_hashes", num_hashes)
     if servers is not None and not servers:
         raise ValueError("servers must name at least one server; omit it for a single bitmap")
-    keys = None if partitions is None else sizing.positive("partitions", partitions)
-    if keys is None and servers is not None:
-        keys = num_partitions(bits, len(servers))
+    if revised and partitions is not None:
+        raise ValueError("v3 as revised has one key on each server; omit partitions")
     capacity, error_rate = half_full(bits, hashes)
+    keys = None if partitions is None else sizing.positive("partitions", partitions)
+    if revised:
+        keys = None if servers is None else 1
+        bits = -(-bits // len(servers or (None,)))
+    elif keys is None and servers is not None:
+        keys = num_partitions(bits, len(servers))
     return PhpBkdr(
         num_bits=bits,
         num_hashes=hashes,
@@ -135,4 +164,5 @@ def php_bkdr(
         error_rate=error_rate,
         servers=None if servers is None else tuple(servers),
         partitions=keys,
+        revised=revised,
     )

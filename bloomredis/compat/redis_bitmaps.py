@@ -1,7 +1,16 @@
 """The layout of the Java chain of growing Redis bitmaps, and its keys.
 
-Guava's strategy MITZ_64 on bitmaps `<base>-<cursor>`: items are added to the bitmap at the cursor, and to the
-next one after more than half of its bits are set.  An item is present if any bitmap has all its bits.
+Guava's strategy MITZ_64 on bitmaps `<base>-<cursor>`: items are added to the bitmap at the cursor, and a put
+that leaves more than half of its bits set begins the next one.  An item is present if any bitmap has all
+its bits.
+
+Differences from the original, which reads all this as its own:
+
+* A put is one step here; there it is a command for each bit, and two clients may begin two bitmaps at once.
+* A bitmap has its full length from its first item on, there from its beginning.
+* `clear()` deletes all keys; the original's `reset()` leaves the cursor "0" and an empty bitmap.
+* A `ttl` is that of the whole chain, cursor included; the original sets none.
+* There are at most 1,024 bitmaps, since an item is tested in all of them; the original has no limit.
 """
 
 from __future__ import annotations

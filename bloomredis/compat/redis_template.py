@@ -1,6 +1,7 @@
 """The layout of the Java `RedisBloomFilter` over Spring's RedisTemplate and Lua.
 
-It hashes the UTF-16 code units of a String, so its items are text only.  CityHash64 comes from the library
+It hashes the UTF-16 code units of a String, so its items are text only.  Its calls take a key each, which is
+`seen.at(key)` here.  CityHash64 comes from the library
 cityhash: `pip install 'bloomredis[redis_template]'`.
 """
 

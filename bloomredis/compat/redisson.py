@@ -1,7 +1,8 @@
 """The layout of Redisson's `RBloomFilter`, and its config hash.
 
 Redisson keeps the bits at the filter's name and the parameters in a separate hash; each of its scripts
-compares `size` and `hashIterations` of that hash with those of the client.
+compares `size` and `hashIterations` of that hash with those of the client, and so does each of ours.  A hash
+that has vanished, as after Redisson's `delete()`, is written again before the first bit.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from bloomredis.operations.options import (
     PlainParameters,
     RotatingParameters,
     ScalingParameters,
+    Seconds,
     ShardedParameters,
 )
 from bloomredis.operations.partitioned import PartitionedOperations, operations
@@ -35,6 +36,10 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     @constructor(PlainOperations.__init__)
     def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, operations(name, **parameters))
+
+    def at(self, name: str, *, ttl: Seconds | None = None) -> Self:
+        """Return the filter of another name in the same layout."""
+        return self._at(name, ttl)
 
     async def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server."""

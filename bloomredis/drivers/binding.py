@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
+from bloomredis.drivers.others import Others
 from bloomredis.operations.options import Options
 
 C = TypeVar("C")
@@ -30,7 +31,7 @@ class Bound(Generic[C]):
     _stored_operations: ClassVar[Callable[[str], Any]]
     """Makes the operations of a filter whose parameters are read from the server."""
 
-    def __init__(self, client: C | Sequence[C], operations: Any) -> None:
+    def __init__(self, client: C | Sequence[C], operations: Any, others: Others[Self] | None = None) -> None:
         self._check_kind(client)
         if isinstance(client, list | tuple):
             self._check_servers(client, operations)
@@ -43,6 +44,7 @@ class Bound(Generic[C]):
             )
         self._client = cast("C", client)  # of several servers a sequence: `OnServer` names one
         self._operations = operations
+        self._others = others or Others[Self]()
         self._bind()
 
     def _check_kind(self, client: object) -> None:
@@ -79,9 +81,21 @@ class Bound(Generic[C]):
 
     def with_client(self, client: C | Sequence[C]) -> Self:
         """Return the same filter over another client: in another process, thread or event loop."""
-        other = type(self).__new__(type(self))
-        Bound.__init__(other, client, self._operations)
-        return other
+        return self._over(client, self._operations)
+
+    def _over(self, client: C | Sequence[C], operations: Any, others: Others[Self] | None = None) -> Self:
+        made = type(self).__new__(type(self))
+        Bound.__init__(made, client, operations, others)
+        return made
+
+    def _at(self, name: str, ttl: Any) -> Self:
+        """Return the filter of another name in the same layout."""
+        found = self._others.get((name, ttl))
+        if found is None:
+            operations = self._operations.at(name, ttl)
+            made = self._over(self._client, operations, self._others)
+            found = self._others.keep((name, ttl), made, operations)
+        return found
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

@@ -15,6 +15,7 @@ from bloomredis.operations.options import (
     PlainParameters,
     RotatingParameters,
     ScalingParameters,
+    Seconds,
     ShardedParameters,
 )
 from bloomredis.operations.partitioned import PartitionedOperations, operations
@@ -57,6 +58,17 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     @constructor(PlainOperations.__init__)
     def __init__(self, client: SyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, operations(name, **parameters))
+
+    def at(self, name: str, *, ttl: Seconds | None = None) -> Self:
+        """Return the filter of another name in the same layout.
+
+        For programs that have a key for each call: nothing is sent, and it is cheap.  Only with a layout
+        from `bloomredis.compat`, and not for a chain of growing bitmaps.
+
+        :param ttl: seconds (or a timedelta) until the key expires, renewed by each insert; None for what
+            this filter has.
+        """
+        return self._at(name, ttl)
 
     def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server.

@@ -96,6 +96,10 @@ class FilterOperations(StoredVerbs):
 
         return keep
 
+    def has_pending(self) -> bool:
+        """True if a call has no answer yet."""
+        return bool(self.ledger.items)
+
     def in_local_cache(self, item: Any) -> bool:
         """True if the local cache proves that an item is in the filter."""
         return self.cache is not None and self.cache.has(self.codec.encode(item))

@@ -33,6 +33,9 @@ class PartitionedLayout(ForeignLayout, Protocol):
     def partition(self, encoded: bytes) -> tuple[int, str]:
         """Return the server of an item, and the end of its key there, behind the filter's name."""
 
+    def parts(self) -> list[tuple[int, str]]:
+        """Return the same of every part that can have an item."""
+
 
 def operations(
     name: str, **parameters: Unpack[PlainParameters[Any]]
@@ -53,16 +56,20 @@ class PartitionedOperations(RoutedOperations):
         self.layout = layout
         self._parameters = parameters
         self.servers = len(layout.servers or (None,))
-        keys = layout.partitions or 1
-        # Every part that can have an item: those that a checksum can choose.
-        period = range(self.servers * keys)
-        self._places = sorted({(number % self.servers, f".{number % keys}") for number in period})
+        self._places = layout.parts()
 
     def _place(self, encoded: bytes) -> Place:
         return self.layout.partition(encoded)
 
     def _new_part(self, place: Place) -> Queueing:
         return PlainOperations(f"{self.name}{place[1]}", **self._parameters)
+
+    def at(self, name: str, ttl: Seconds | None) -> PartitionedOperations:
+        """Return the verbs of another filter in this layout; each insert renews its `ttl`."""
+        parameters = self._parameters.copy()
+        if ttl is not None:
+            parameters |= {"ttl": ttl, "refresh_ttl": True}
+        return PartitionedOperations(name, self.layout, parameters)
 
     def snapshot(self) -> Op[LocalFilter[Any]]:
         """Raise `TypeError`: several bitmaps are not copied."""

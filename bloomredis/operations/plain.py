@@ -19,6 +19,7 @@ from bloomredis.stored.foreign import (
     ForeignLayout,
     StoredBitmap,
     checked_layout,
+    several_keys,
 )
 from bloomredis.stored.foreign_layers import ChainLayout, LinkedLayout, StoredChain, StoredLinks
 from bloomredis.stored.single import StoredFilter
@@ -58,6 +59,15 @@ class PlainOperations(Queueing, FilterOperations):
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
 
+    def at(self, name: str, ttl: Seconds | None) -> PlainOperations:
+        """Return the verbs of another bitmap in this layout; each insert renews its `ttl`."""
+        if not isinstance(self.stored, StoredBitmap):
+            raise TypeError(f"at() is for layouts from bloomredis.compat: {self.name!r} has a header")
+        other = PlainOperations.__new__(PlainOperations)
+        stored = self.stored.at(arguments.name(name), lifetime(ttl))
+        super(PlainOperations, other).__init__(stored, self.options, foreign=self.layout)
+        return other
+
     def snapshot(self) -> Op[LocalFilter[Any]]:
         """Return a copy of the filter in this process."""
         return snapshot(self.stored, self.codec)
@@ -79,7 +89,7 @@ def _bitmap(
     if refresh_ttl and ttl is None:
         raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
     if isinstance(layout, ConfiguredLayout | LinkedLayout) and ttl is not None:
-        raise ValueError(f"{layout.name} has several keys, so it takes no ttl; expire() covers all of them")
+        raise ValueError(several_keys(layout))
     milliseconds = lifetime(ttl)
     if isinstance(layout, ConfiguredLayout):
         return ConfiguredBitmap(name, layout=layout, wait=wait)

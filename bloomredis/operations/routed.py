@@ -167,6 +167,10 @@ class RoutedOperations(Verbs):
 
         return keep
 
+    def has_pending(self) -> bool:
+        """True if a call has no answer yet."""
+        return any(part.has_pending() for part in list(self._parts.values()))
+
     def in_local_cache(self, item: Any) -> bool:  # noqa: ARG002 - the signature of other filters
         """False: there is no local cache."""
         return False

@@ -150,7 +150,7 @@ class StoredVerbs(Verbs):
         with outcome_matters(self.name), self.stored.under_way.emptying():
             yield from self.stored.clear()
         handle = self.stored.handle
-        self._discard_pending(handle.generation if handle else None)
+        self._discard_pending(handle.generation or None if handle else None)  # bitmaps have none
 
     def delete(self) -> Op[bool]:
         """Delete the filter; True if it existed."""

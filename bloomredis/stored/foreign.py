@@ -70,6 +70,8 @@ class StoredBitmap(Stored):
     ) -> None:
         super().__init__(name, layout.key(name).encode(), wait)
         self._layout = layout
+        self._ttl = ttl
+        self._refresh_ttl = refresh_ttl
         self._identity = description(layout, ttl, refresh_ttl=refresh_ttl)
 
     @property
@@ -82,10 +84,25 @@ class StoredBitmap(Stored):
         """The filter's keys that hold no bits."""
         return ()
 
+    def at(self, name: str, ttl: int) -> StoredBitmap:
+        """Return the state of another bitmap in this layout; each insert renews the `ttl`, unless it is 0."""
+        return StoredBitmap(
+            name,
+            layout=self._layout,
+            ttl=ttl or self._ttl,
+            refresh_ttl=ttl > 0 or self._refresh_ttl,
+            wait=self.wait,
+        )
+
     def open(self) -> Op[Handle]:
+        """Remember the bitmap: the first script finds out if the key holds another type."""
+        yield from ()  # a generator, as the others are
+        return self.assume()
+
+    def take(self) -> Op[Handle]:
         """Check that the key holds no other type."""
         yield from self.current()
-        return self.assume()
+        return (yield from self.open())
 
     def assume(self) -> Handle:
         """Remember the known bitmaps without asking for them."""
@@ -123,7 +140,6 @@ class StoredBitmap(Stored):
         Their lengths are read first, so a command that is sent again changes no answer and needs no receipt.
         """
         self.reset()
-        yield from self.open()
         there = any(found.size_bytes for found in (yield from self.current()))
         yield from send(("UNLINK", *dict(self.layers), *self.other_keys))
         self.reset()
@@ -131,7 +147,7 @@ class StoredBitmap(Stored):
 
     def expire(self, ttl: int) -> Op[None]:
         """Let all keys expire in `ttl` ms."""
-        yield from self.acquire()
+        yield from self.open()
         yield from send([("PEXPIRE", key, ttl) for key in (*dict(self.layers), *self.other_keys)])
 
 
@@ -147,22 +163,34 @@ def _header(layout: ForeignLayout) -> Header:
 
 
 class ConfiguredBitmap(StoredBitmap):
-    """A bitmap with a hash of parameters, which is checked or created when it is opened."""
+    """A bitmap with a hash of parameters, which each script compares; it is created if it is missing."""
 
     def __init__(self, name: str, *, layout: ConfiguredLayout, wait: Wait | None) -> None:
         super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
+        self._configured = layout
         self._config_key = layout.config_key(name).encode()
         self._config = layout.config()
+        compared = [f"{field}={value}\n" for field, value in self._config.items()][:2]
+        self._identity += "".join(["config\n", *compared]).encode()
 
     @property
     def other_keys(self) -> tuple[bytes, ...]:
         """The key of the parameters."""
         return (self._config_key,)
 
+    def at(self, name: str, ttl: int) -> ConfiguredBitmap:
+        """Return the state of another bitmap in this layout."""
+        if ttl:
+            raise ValueError(several_keys(self._layout))
+        return ConfiguredBitmap(name, layout=self._configured, wait=self.wait)
+
+    def assume(self) -> Handle:
+        """Remember the bitmap without asking for it."""
+        return self.remember(self._identity, self._layout, (self.key, self._config_key))
+
     def open(self) -> Op[Handle]:
         """Compare the parameters with the stored ones; store them if there are none."""
-        handle = yield from super().open()
-        self.handle = None
+        yield from super().current()  # refuses a key of another type
         pairs = [word for pair in self._config.items() for word in pair]
         try:
             found = yield from call(_CONFIGURE, [self._config_key], pairs, self.wait)
@@ -175,8 +203,24 @@ class ConfiguredBitmap(StoredBitmap):
                     f"{self.name!r} was configured with {field} {there or 'missing'}, not {value}; "
                     "make the layout with the parameters that the other system used"
                 )
-        self.handle = handle
-        return handle
+        return self.assume()
+
+    def current(self) -> Op[list[Description]]:
+        """Describe the bitmap of a filter with these parameters."""
+        yield from self.open()
+        return (yield from super().current())
+
+    def _recover_config(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is read again
+        """Compare the parameters anew before the next call."""
+        self.handle = None
+        yield from ()  # a generator, as the other recoveries are
+
+    RECOVERY = StoredBitmap.RECOVERY | {replies.CHANGED: _recover_config}
+
+
+def several_keys(layout: ForeignLayout) -> str:
+    """Return the message for a ttl that a layout does not take."""
+    return f"{layout.name} has several keys, so it takes no ttl; expire() covers all of them"
 
 
 def checked_layout(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:

@@ -1,6 +1,6 @@
 -- Add to the item count, for items whose bits were set by other scripts.
 --
--- KEYS[1]  the filter
+-- KEYS[1]  the filter; the hash of its parameters comes last, if it has one (FORMAT.md)
 -- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  the number of items that were new
@@ -18,7 +18,7 @@ local replayed = replay(receipt, number)
 if replayed then
   return replayed
 end
-local filter, refusal = open_filter(key, identity)
+local filter, refusal = open_filter(key, identity, KEYS)
 if not filter then
   return refusal
 elseif not added then

@@ -7,7 +7,7 @@
 --
 -- Reply: 1; or 0 if there was nothing
 
--- include: layer_record
+-- include: all_keys
 -- include: receipts
 
 local identity, number = ARGV[1], ARGV[2]

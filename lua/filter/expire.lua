@@ -7,7 +7,7 @@
 -- Reply: 1
 
 -- include: numbers
--- include: layer_record
+-- include: all_keys
 
 local identity, ttl = ARGV[1], read_number(ARGV[2], 0)
 

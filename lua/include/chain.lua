@@ -1,12 +1,66 @@
 -- Growing chains of bitmaps (FORMAT.md).
 -- include: numbers
 
--- The number under the cursor's key; 0 if the key is missing.
+local MAX_BITMAPS = 1024
+
+-- The number under the cursor's key, 0 if the key is missing; nil and an error reply if it holds no number.
 local function read_cursor(key)
-  return tonumber(redis.call('GET', key) or 0)
+  local number = read_number(redis.call('GET', key) or '0', 0)
+  if not number then
+    return nil, redis.error_reply('BLOOMFOREIGN ' .. key .. ' is no number of a bitmap')
+  end
+  return number
+end
+
+-- An error reply unless the cursor is that of a caller's identity.
+local function check_cursor(key, expected)
+  local number, refusal = read_cursor(key)
+  if number ~= expected then
+    return refusal or redis.error_reply('BLOOMSTALE ' .. string.format('%.0f', number))
+  end
 end
 
 -- The number of bits that may still be set before a bitmap is half full; negative if it is fuller than that.
 local function bits_left(filter)
   return read_u64(filter.header, 17) / 2 - redis.call('BITCOUNT', filter.key)
+end
+
+-- The number of items that the newest bitmap takes before its bits have to be counted again.  One that is fuller than
+-- half takes a call's first item, as the other system's does, unless there can be no next bitmap.
+local function chain_room(filter, is_first)
+  local left = bits_left(filter)
+  filter.was_empty = filter.was_empty or left * 2 == read_u64(filter.header, 17)
+  if left < 0 and not (is_first and filter.number + 1 < MAX_BITMAPS) then
+    return 0
+  end
+  return math.max(1, math.floor(left / filter.header:byte(9)) + 1)
+end
+
+-- After items were written to a chain: all its keys expire together, and if more than half of the newest bitmap is
+-- set, the next one begins.
+local function note_put(filter)
+  local call, key, cursor = redis.call, filter.key, filter.cursor
+  if filter.was_empty then
+    local ttl = filter.number == 0 and filter.ttl or call('PTTL', cursor)
+    local last = string.format('%.0f', read_u64(filter.header, 17) - 1)
+    call('SETBIT', key, last, call('GETBIT', key, last))  -- the length that the other system gives it
+    if ttl > 0 then
+      call('PEXPIRE', key, ttl)
+    end
+  end
+  if filter.room == 0 and filter.number + 1 < MAX_BITMAPS and bits_left(filter) < 0 then
+    call('SETRANGE', cursor, 0, string.format('%.0f', filter.number + 1))
+    if call('EXISTS', filter.next) == 1 then
+      call('UNLINK', filter.next)
+    end
+    if filter.number == 0 and call('PTTL', key) > 0 then
+      call('PEXPIRE', cursor, call('PTTL', key))
+    end
+  end
+  if filter.renews then
+    call('PEXPIRE', cursor, filter.ttl)
+    for _, layer in ipairs(filter.layers) do
+      call('PEXPIRE', layer.key, filter.ttl)
+    end
+  end
 end

@@ -24,8 +24,24 @@ local function read_header(key)
   return nil, redis.error_reply('BLOOMFOREIGN the key holds a string that is no filter')
 end
 
+-- An error reply unless a hash has the parameters behind a description.
+local function check_config(key, description)
+  for field, value in description:sub(BITMAP_BYTES + 1):gmatch('(%w+)=(%w+)\n') do
+    local stored = redis.pcall('HGET', key, field)
+    if type(stored) == 'table' then
+      return stored
+    elseif stored ~= value then
+      return redis.error_reply('BLOOMCHANGED the config has ' .. field .. ' ' .. (stored or 'missing'))
+    end
+  end
+end
+
 -- A bitmap of another system.  It has no header; the caller's description takes its place.
-local function open_bitmap(key, description)
+local function open_bitmap(key, description, keys)
+  local changed = #description > BITMAP_BYTES and check_config(keys[#keys], description)
+  if changed then
+    return nil, changed
+  end
   local ttl = read_u64(description, 25)
   return {
     key = key,
@@ -38,10 +54,11 @@ local function open_bitmap(key, description)
   }
 end
 
--- The filter under a key if it is the one that the caller knows; else nil and an error reply.
-local function open_filter(key, identity)
-  if #identity == BITMAP_BYTES and identity:sub(1, 7) == 'bitmap\1' then
-    return open_bitmap(key, identity)
+-- The filter under a key if it is the one that the caller knows; else nil and an error reply.  The last of all `keys`
+-- is the hash of parameters, if the description has some.
+local function open_filter(key, identity, keys)
+  if (#identity == BITMAP_BYTES or #identity > IDENTITY_BYTES) and identity:sub(1, 7) == 'bitmap\1' then
+    return open_bitmap(key, identity, keys)
   end
   local header, refusal = read_header(key)
   if not header then

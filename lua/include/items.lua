@@ -64,15 +64,19 @@ end
 
 -- The items of a batch for one filter or layer: their number `count`; `set(i, before)`, which sets all bits of item i
 -- and returns whether one was clear; and `test(i)`, which returns whether all are set.  Or nil and an error reply.
--- Of several layers, `first` is where the first item's part for this one begins; the next follow every `stride` bytes.
-local function read_items(filter, packed, first, stride)
+-- Of several layers, `first` is where the first item's part for this one begins; the next follow every `stride` bytes;
+-- `alike` are the items of a layer that shares the parts.
+local function read_items(filter, packed, first, stride, alike)
   stride = stride or packed_bytes(filter)
   if is_blocked(filter) then
     return read_blocks(filter, packed, first or 1, stride)
   end
   local key, num_hashes = filter.key, filter.header:byte(9)
-  local offsets, refusal = read_offsets(filter, packed, num_hashes, first or 1, stride)
+  local offsets, refusal = alike and alike.offsets, nil
   if not offsets then
+    offsets, refusal = read_offsets(filter, packed, num_hashes, first or 1, stride)
+  end
+  if refusal then
     return nil, refusal
   elseif filter.cell_bits > 1 then
     return read_counters(filter, offsets, num_hashes)
@@ -95,7 +99,7 @@ local function read_items(filter, packed, first, stride)
     end
     return true
   end
-  return { count = #offsets / num_hashes, set = set, test = test }
+  return { count = #offsets / num_hashes, set = set, test = test, offsets = offsets }
 end
 
 -- Set the items of a batch; return a character for each ('1' is new), and by how much the item count grows.  Ends

@@ -14,13 +14,24 @@ local function is_layered(identity)
   return identity and #identity > LAYERS_BYTES and identity:sub(1, 6) == 'layers'
 end
 
--- The number of keys behind those that a script documents: the layer record or the cursor, and the other layers.
-local function extra_keys(identity)
-  return is_layered(identity) and identity:byte(8) + (read_u64(identity, 9) > 0 and 1 or 0) or 0
-end
-
 local function has_record(identity)
   return is_layered(identity) and identity:byte(7) == 2
+end
+
+-- The value that a chain's cursor should have; nil for a filter without a cursor.
+local function known_cursor(identity)
+  local number = is_layered(identity) and not has_record(identity) and read_u64(identity, 9) or 0
+  return number > 0 and number - 1 or nil
+end
+
+-- The number of keys behind those that a script documents: the layer record, or the cursor and the bitmap to begin
+-- next; and the other layers.
+local function extra_keys(identity)
+  local cursor = known_cursor(identity)
+  if cursor then
+    return cursor + 2
+  end
+  return is_layered(identity) and identity:byte(8) + (has_record(identity) and 1 or 0) or 0
 end
 
 -- The layer record under a key, '' if the key is missing; or nil and an error reply.
@@ -88,21 +99,4 @@ local function check_record(keys, identity, reads)
     return nil, redis.error_reply('BLOOMCHANGED ' .. hex(record))
   end
   return nil, refusal
-end
-
--- All keys of the filter that the caller knows; or nil and an error reply.
-local function keys_of(keys, identity)
-  if not has_record(identity) then
-    local filter, refusal = open_filter(keys[1], identity)
-    return filter and { keys[1] }, refusal
-  end
-  local record, refusal = check_record(keys, identity)
-  if not record then
-    return nil, refusal
-  end
-  local all = { keys[1] }
-  for i = #keys - extra_keys(identity) + 1, #keys do
-    all[#all + 1] = keys[i]
-  end
-  return all
 end

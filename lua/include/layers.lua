@@ -8,27 +8,29 @@
 
 -- `open_filter` for several bitmaps of another system: the newest, with all `layers`, the newest first.
 local function open_bitmaps(keys, identity)
-  local others, expected = identity:byte(8), read_u64(identity, 9) - 1
+  local cursor = known_cursor(identity)
+  local others = cursor or identity:byte(8)
   local shared = #identity == LAYERS_BYTES + BITMAP_BYTES
   local extra = extra_keys(identity)
   if not shared and #identity ~= LAYERS_BYTES + BITMAP_BYTES * (others + 1) or #keys <= extra then
     return nil, redis.error_reply('BLOOMARGUMENT the layers and the keys do not match')
   end
-  if expected >= 0 and read_cursor(keys[#keys - extra + 1]) ~= expected then
-    return nil, redis.error_reply('BLOOMSTALE ' .. read_cursor(keys[#keys - extra + 1]))
+  local stale = cursor and check_cursor(keys[#keys - extra + 1], cursor)
+  if stale then
+    return nil, stale
   end
-  local layers = {}
-  for i = 0, others do
-    local first = LAYERS_BYTES + 1 + (shared and 0 or i * BITMAP_BYTES)
-    local key = i == 0 and keys[1] or keys[#keys - others + i]
-    local layer, refusal = open_filter(key, identity:sub(first, first + BITMAP_BYTES - 1))
-    if not layer then
-      return nil, refusal
-    end
-    layers[i + 1] = layer
+  local newest = open_bitmap(keys[1], identity:sub(LAYERS_BYTES + 1, LAYERS_BYTES + BITMAP_BYTES))
+  local layers = { newest }
+  for i = 1, others do
+    local first = LAYERS_BYTES + 1 + i * BITMAP_BYTES
+    local header = shared and newest.header or identity:sub(first, first + BITMAP_BYTES - 1)
+    layers[i + 1] = { key = keys[#keys - others + i], header = header, first_bit = 0, cell_bits = 1 }
   end
-  local newest = layers[1]
-  newest.layers, newest.shared, newest.counts_room = layers, shared, expected >= 0
+  newest.layers, newest.shared = layers, shared
+  if cursor then
+    newest.number, newest.cursor, newest.next = cursor, keys[#keys - extra + 1], keys[#keys - extra + 2]
+    newest.renews = newest.expires and newest.header:byte(10) == 1
+  end
   return newest
 end
 
@@ -107,14 +109,14 @@ local function read_layers(filter, packed)
   end
   local read, first = {}, 1
   for j, layer in ipairs(filter.layers) do
-    local items, refusal = read_items(layer, packed, first, stride)
+    local items, refusal = read_items(layer, packed, first, stride, filter.shared and read[1])
     if not items then
       return nil, refusal
     end
     read[j] = items
     first = filter.shared and first or first + sizes[j]
   end
-  local count, room = #packed / (stride > 0 and stride or packed_bytes(filter)), filter.room
+  local count = #packed / (stride > 0 and stride or packed_bytes(filter))
   if count < 1 or count % 1 ~= 0 then
     return nil, redis.error_reply('BLOOMARGUMENT ' .. #packed .. ' bytes are not the items of a filter')
   end
@@ -131,18 +133,27 @@ local function read_layers(filter, packed)
   local function set(item, before)
     if test(item) then
       return false
-    elseif filter.counts_room and (not room or room < 1) then
-      room = math.floor(bits_left(filter) / filter.header:byte(9)) + 1
+    elseif filter.cursor and (not filter.room or filter.room < 1) then
+      filter.room = chain_room(filter, not filter.room)
     end
-    if room then
-      if room < 1 then
+    if filter.room then
+      if filter.room < 1 then
         return nil
       end
-      room = room - 1
+      filter.room = filter.room - 1
     end
     return read[1].set(item, before)
   end
 
-  local single = #read == 1 and filter.layers[1] == filter and room and room >= count
+  local single = #read == 1 and filter.layers[1] == filter and filter.room and filter.room >= count
   return { count = count, set = set, test = test, set_run = single and read[1].set_run }
+end
+
+-- `note_added` for a filter of one layer or several.
+local function note_written(filter, added)
+  if filter.cursor then
+    note_put(filter)
+  else
+    note_added(filter, added)
+  end
 end

@@ -2,12 +2,14 @@
 -- include: header
 -- include: items
 
-local function extra_keys()
-  return 0
+-- The number of keys behind those that a script documents: the hash of parameters, if the description has some.
+local function extra_keys(identity)
+  return #identity > IDENTITY_BYTES and 1 or 0
 end
 
 local function open_layers(keys, identity)
-  return open_filter(keys[1], identity)
+  return open_filter(keys[1], identity, keys)
 end
 
 local read_layers = read_items
+local note_written = note_added

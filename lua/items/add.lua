@@ -73,7 +73,7 @@ end)
 if #reply == 0 then
   return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
 end
-note_added(filter, added)
+note_written(filter, added)
 if added > 0 then
   keep(receipt, number, reply, filter.lasting)
 end

@@ -56,7 +56,7 @@ end)
 if #reply == 0 then
   return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
 end
-note_added(filter, added)
+note_written(filter, added)
 keep(receipt, number, 1, filter.lasting)
 drop()
 return 1

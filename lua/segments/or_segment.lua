@@ -1,6 +1,6 @@
 -- OR a segment into a filter's bits; reply the bits that were there before.
 --
--- KEYS[1]  the filter
+-- KEYS[1]  the filter; the hash of its parameters comes last, if it has one (FORMAT.md)
 -- KEYS[2]  a free name for a temporary key
 -- KEYS[3]  another
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
@@ -17,7 +17,7 @@ local MAX_BYTES = 131072  -- about 0.5 ms
 local key, old_key, new_key = KEYS[1], KEYS[2], KEYS[3]
 local identity, first, segment = ARGV[1], read_number(ARGV[2], 0), ARGV[3]
 
-local filter, refusal = open_filter(key, identity)
+local filter, refusal = open_filter(key, identity, KEYS)
 if not filter then
   return refusal
 elseif filter.cell_bits > 1 then

@@ -1,6 +1,6 @@
 -- Read a segment of a filter's bits; nothing is changed.
 --
--- KEYS[1]  the filter
+-- KEYS[1]  the filter; the hash of its parameters comes last, if it has one (FORMAT.md)
 -- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
 -- ARGV[2]  the first byte of the segment, counted from the first byte of the bits
 -- ARGV[3]  the number of bytes
@@ -12,7 +12,7 @@
 
 local key, identity, first, count = KEYS[1], ARGV[1], read_number(ARGV[2], 0), read_number(ARGV[3], 1)
 
-local filter, refusal = open_filter(key, identity)
+local filter, refusal = open_filter(key, identity, KEYS)
 if not filter then
   return refusal
 elseif not first or not count then

@@ -33,6 +33,22 @@ def test_phps_partitions_are_shared(bloom: Any, client: redis.Redis) -> None:
     assert all(InPipeline("seen" + suffix).has(client, offsets) for _, offsets, suffix in PARTITIONED)
 
 
+def test_phps_v3_as_revised_is_shared(bloom: Any, client: redis.Redis) -> None:
+    """On one server or several; each has one key."""
+    cases = [case for case in vectors("php_bkdr_v3")["cases"] if case["num_bits"] < 1 << 24]
+    second = bloom_twin(client)
+    layout = compat.php_bkdr(1_000_003, 8, ["a", "b", "c"], revised=True)
+    f = bloom([client, second, client], "seen", layout=layout)
+    assert any(f.add_many([element(case) for case in cases]))
+    for case in cases:
+        where = second if case["server"] == 1 else client
+        assert InPipeline("seen:0").has(where, case["offsets"]), case
+    assert not any(f.add_many([element(case) for case in cases]))
+    single = bloom(client, "single", layout=compat.php_bkdr(1000, 8, revised=True))
+    assert single.add("a")
+    assert client.exists("single:0")
+
+
 def test_all_calls_work_over_partitions(bloom: Any, client: redis.Redis) -> None:
     """Load, claims, pipelines, info, expire, clear and delete act on all keys."""
     layout = compat.php_bkdr(100_003, 8, partitions=5)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BloomFilter, FilterMismatchError, compat
+from bloomredis import BloomFilter, FilterMismatchError, OutcomeUnknownError, compat
+from tests.support.losing import LosingClient
 from tests.support.racing import race_threads
 from tests.support.servers import Server
 from tests.support.systems import SYSTEMS, System
@@ -109,6 +110,24 @@ def test_info_and_the_rest(bloom: Any, client: redis.Redis, layout: Any) -> None
     assert f.delete()
     assert not f.delete()
     assert not [key for key in client.keys("*") if b":receipt:" not in key]
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [SMALL["jedis"], SMALL["redisson"], compat.redis_bitmaps(1000, 0.01)],
+    ids=lambda each: each.name,
+)
+def test_what_is_in_doubt_ends_when_the_filter_is_cleared(any_client: redis.Redis, layout: Any) -> None:
+    """An item whose reply was lost is added again, and not only said to be new."""
+    losing: Any = LosingClient(any_client)
+    f = BloomFilter(losing, "seen", layout=layout)
+    f.add("another")
+    losing.lose = ["lost"]
+    with pytest.raises(OutcomeUnknownError):
+        f.add("a")
+    f.clear()
+    assert f.add("a")
+    assert f.contains("a")
 
 
 def test_a_key_of_another_type_is_refused(bloom: Any, client: redis.Redis, system: System) -> None:

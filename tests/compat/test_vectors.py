@@ -113,6 +113,29 @@ def test_phps_partitions() -> None:
         assert layout.partition(layout.encode(item)) == (0, case["key_suffix"]), case
 
 
+def test_phps_v3_as_revised() -> None:
+    """Its hashes have 63 bits; a server has its share of the bits, under one key."""
+    for case in vectors("php_bkdr_v3")["cases"]:
+        count, item = case["servers"], element(case)
+        servers = None if count == 1 else range(count)
+        layout = compat.php_bkdr(case["num_bits"], case["num_hashes"], servers, revised=True)
+        assert layout.num_bits == case["bits_a_server"], case
+        assert layout.offsets(item) == case["offsets"], case
+        assert unpacked(layout.pack(layout.encode_all([item])), layout) == [case["offsets"]], case
+        assert layout.partition(layout.encode(item)) == (case["server"], ""), case
+        assert layout.key("name") == "name:0"
+
+
+def test_what_v3_as_revised_cannot_be() -> None:
+    """More bits on a server than one key holds, or partitions of the caller's own."""
+    assert compat.php_bkdr(2**33, 4, ["a", "b"], revised=True).num_bits == 2**32
+    with pytest.raises(ValueError, match="at most 4294967296 bits"):
+        compat.php_bkdr(2**33 + 1, 4, ["a", "b"], revised=True)
+    with pytest.raises(ValueError, match="omit partitions"):
+        compat.php_bkdr(1000, 4, partitions=2, revised=True)
+    assert compat.php_bkdr(1000, 4, revised=True) != compat.php_bkdr(1000, 4)
+
+
 def test_a_server_is_chosen_by_the_same_checksum() -> None:
     """CRC-32 of "123456789" is 0xCBF43926 (the check value of the polynomial): it chooses both."""
     layout = compat.php_bkdr(10**10, 4, servers=["a", "b", "c"], partitions=5)

@@ -100,6 +100,8 @@ class _Waited:
         found = getattr(self._filter, name)
         if name in ("name", "_operations"):
             return found
+        if name == "at":
+            return lambda *args, **kwargs: _Waited(self._loop, found(*args, **kwargs))
         if name == "dedupe":
             return lambda items: self._drain(found(items))
 

@@ -1,0 +1,160 @@
+"""One object for many keys: `at`."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from typing import Any, NoReturn
+
+import pytest
+import redis
+
+import bloomredis.asyncio
+from bloomredis import BloomFilter, FilterMismatchError, OutcomeUnknownError, compat
+from bloomredis.drivers import others
+from tests.support.losing import LosingClient
+from tests.support.servers import Server
+from tests.support.systems import InPipeline
+
+LAYOUT = compat.jedis(10_000, 0.001)
+
+
+def test_each_insert_goes_to_its_key_and_renews_its_ttl(bloom: Any, client: redis.Redis) -> None:
+    """As `insert(key, element, expireSec)` of the system, which reads what was written."""
+    f = bloom(client, "seen", layout=LAYOUT)
+    for name, ttl in (("monday", 100), ("tuesday", 200)):
+        assert f.at(name, ttl=ttl).add("a")
+        assert 1000 * (ttl - 1) < client.pttl(f"bf:{name}") <= 1000 * ttl
+        assert InPipeline(f"bf:{name}").has(client, LAYOUT.offsets("a"))
+    assert not f.at("tuesday", ttl=300).add("a")
+    assert client.pttl("bf:tuesday") > 299_000
+    assert f.at("monday").contains("a")
+    assert f.at("wednesday").contains_many(["a"]) == [False]
+    assert f.at("wednesday").add_many(["a", "b", "a"]) == [True, True, False]
+    assert client.pttl("bf:wednesday") == -1
+    assert not client.exists("bf:seen")
+
+
+def test_without_a_ttl_it_is_that_of_the_filter(bloom: Any, client: redis.Redis) -> None:
+    """Renewed or not."""
+    bloom(client, "seen", layout=LAYOUT, ttl=100).at("fixed").add("a")
+    bloom(client, "seen", layout=LAYOUT, ttl=100, refresh_ttl=True).at("renewed").add("a")
+    for key in ("bf:fixed", "bf:renewed"):
+        assert client.pttl(key) > 99_000
+        client.pexpire(key, 50_000)
+    bloom(client, "seen", layout=LAYOUT, ttl=100).at("fixed").add("b")
+    bloom(client, "seen", layout=LAYOUT, ttl=100, refresh_ttl=True).at("renewed").add("a")
+    assert client.pttl("bf:fixed") <= 50_000
+    assert client.pttl("bf:renewed") > 99_000
+
+
+class Silent:
+    """A client that must not be used."""
+
+    def execute_command(self, *command: Any, **_: Any) -> NoReturn:
+        raise AssertionError(command)
+
+    pipeline = execute_command
+
+
+class SilentAsyncio(Silent):
+    """The same for asyncio."""
+
+    async def execute_command(self, *command: Any, **_: Any) -> NoReturn:  # type: ignore[override]  # as clients
+        raise AssertionError(command)
+
+
+@pytest.mark.parametrize(
+    ("kind", "silent"), [(BloomFilter, Silent()), (bloomredis.asyncio.BloomFilter, SilentAsyncio())]
+)
+@pytest.mark.parametrize("layout", [LAYOUT, compat.redis_template(10_000, 0.001), compat.go_zero(1000)])
+def test_making_one_sends_nothing_and_is_cheap(kind: Any, silent: Any, layout: Any) -> None:
+    """Less than a round trip on loopback takes; asking for one again costs next to nothing."""
+    f = kind(silent, "seen", layout=layout)
+    many = 2000
+    before = time.process_time()
+    made = [f.at(f"key-{i}", ttl=10) for i in range(many)]
+    assert (time.process_time() - before) / many < 200e-6
+    assert [each.name for each in made] == [f"key-{i}" for i in range(many)]
+    assert f.at("key-1999", ttl=10) is made[-1] is made[0].at("key-1999", ttl=10)
+    assert f.at("key-1999", ttl=11) is not made[-1]
+
+
+def test_the_first_use_is_one_call(server: Server) -> None:
+    """No look at the key comes before it."""
+    with server.client() as plain:
+        client: Any = LosingClient(plain)
+        f = BloomFilter(client, "seen", layout=LAYOUT)
+        f.at("first").add("a")
+        client.sent.clear()
+        f.at("second", ttl=10).add("a")
+        assert [command[0] for command in client.sent] == ["EVALSHA"]
+        plain.rpush("bf:third", "x")
+        with pytest.raises(FilterMismatchError):
+            f.at("third").add("a")
+        with pytest.raises(FilterMismatchError):
+            f.at("third").reserve()
+
+
+def test_a_lost_reply_is_known_to_who_asks_again(server: Server) -> None:
+    """However many others were asked for in between."""
+    with server.client() as plain:
+        client: Any = LosingClient(plain)
+        f = BloomFilter(client, "seen", layout=LAYOUT)
+        f.at("first").add("a")
+        client.lose = ["lost"]
+        with pytest.raises(OutcomeUnknownError):
+            f.at("second", ttl=10).add("a")
+        for i in range(3 * others.MOST):
+            f.at(f"key-{i}")
+        assert f.at("second", ttl=10).add("a")
+        assert not f.at("second", ttl=10).add("a")
+
+
+def test_it_pickles_and_takes_another_client(client: redis.Redis) -> None:
+    """Like any filter."""
+    f = BloomFilter(client, "seen", layout=LAYOUT)
+    f.at("monday").add("a")
+    copied = pickle.loads(pickle.dumps(f.at("monday"))).with_client(client)  # noqa: S301 - its own
+    assert copied.contains("a")
+    assert copied.at("tuesday").add("a")
+    assert f.with_client(client).at("tuesday").contains("a")
+
+
+def test_layouts_of_several_keys(bloom: Any, client: redis.Redis) -> None:
+    """Redisson's has a config for each name, PHP's a bitmap for each partition."""
+    redisson = bloom(client, "seen", layout=compat.redisson(3000, 0.03))
+    assert redisson.at("monday").add("a")
+    assert client.hget("{monday}:config", "size") == b"21895"
+    with pytest.raises(ValueError, match="takes no ttl"):
+        redisson.at("monday", ttl=10)
+    php = bloom(client, "php", layout=compat.php_bkdr(1000, 3, partitions=2))
+    assert php.at("monday", ttl=10).add_many(["a", "b", "c", "d"]) == [True] * 4
+    assert all(9000 < client.pttl(f"monday.{i}") <= 10_000 for i in range(2))
+    assert php.at("monday").contains("a")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"capacity": 10, "error_rate": 0.1}, "layouts from bloomredis.compat"),
+        ({"layout": compat.redis_bitmaps(10, 0.1)}, "one chain only"),
+    ],
+)
+def test_what_has_no_other_names(options: Any, message: str) -> None:
+    """The error says why."""
+    with pytest.raises(TypeError, match=message):
+        BloomFilter(redis.Redis(), "seen", **options).at("monday")
+
+
+def test_a_name_is_not_empty() -> None:
+    """As that of any filter."""
+    with pytest.raises(ValueError, match="must not be empty"):
+        BloomFilter(redis.Redis(), "seen", layout=LAYOUT).at("")
+
+
+@pytest.mark.parametrize("ttl", [0, -1, True, "x"])
+def test_a_ttl_is_positive(ttl: Any) -> None:
+    """The system deletes the key for 0 and less; here that is `delete()`."""
+    with pytest.raises((ValueError, TypeError), match="ttl"):
+        BloomFilter(redis.Redis(), "seen", layout=LAYOUT).at("monday", ttl=ttl)

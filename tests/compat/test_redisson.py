@@ -1,0 +1,128 @@
+"""Redisson's config: each script compares it, as each of Redisson's does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BloomFilter, FilterMismatchError, compat
+from tests.support.systems import LikeRedisson
+
+OURS, OTHER = compat.redisson(3000, 0.03), compat.redisson(100_000, 0.001)
+CONFIG = "{seen}:config"
+
+
+def by_claim(bloom: Any, f: Any) -> None:
+    bloom.wait(f.claim("new").commit())
+
+
+CALLS: dict[str, Callable[[Any, Any], object]] = {
+    "add": lambda _, f: f.add("new"),
+    "add_many": lambda _, f: f.add_many(["new", "newer"]),
+    "contains": lambda _, f: f.contains("new"),
+    "contains_many": lambda _, f: f.contains_many(["new", "newer"]),
+    "claim": lambda _, f: f.claim("new"),
+    "commit": by_claim,
+    "load": lambda _, f: f.load([*(f"item-{i}" for i in range(2000)), "new"]),
+    "snapshot": lambda _, f: f.snapshot(),
+    "clear": lambda _, f: f.clear(),
+    "expire": lambda _, f: f.expire(100),
+    "info": lambda _, f: f.info(),
+    "reserve": lambda _, f: f.reserve(),
+}
+CALL = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+
+
+@CALL
+def test_another_config_is_met_by_each_call(bloom: Any, client: redis.Redis, call: Any) -> None:
+    """After the system's delete() and tryInit() with other parameters, before a bit is read or set."""
+    f = bloom(client, "seen", layout=OURS)
+    f.add("a")
+    client.delete("seen", CONFIG)
+    theirs = LikeRedisson("seen", OTHER.config())
+    theirs.put(client, OTHER.offsets("b"))
+    before = client.get("seen")
+    for _ in range(2):
+        with pytest.raises(FilterMismatchError, match="configured with size 1437758, not 21895"):
+            call(bloom, f)
+    assert client.get("seen") == before
+    assert client.hget(CONFIG, "size") == b"1437758"
+    assert theirs.has(client, OTHER.offsets("b"))
+
+
+@CALL
+def test_no_bit_is_left_without_a_config(bloom: Any, client: redis.Redis, call: Any) -> None:
+    """After the system's delete() the config is written again before the first bit."""
+    f = bloom(client, "seen", layout=OURS)
+    f.add("a")
+    client.delete("seen", CONFIG)
+    call(bloom, f)
+    assert client.exists("seen") <= client.exists(CONFIG)
+    assert not f.contains("a")
+    assert f.add("a")
+    assert client.hgetall(CONFIG) == {key.encode(): value.encode() for key, value in OURS.config().items()}
+
+
+def test_a_filter_of_another_config_is_not_deleted(bloom: Any, client: redis.Redis) -> None:
+    """Nor does an object that has used it before delete it."""
+    f = bloom(client, "seen", layout=OURS)
+    f.add("a")
+    client.hset(CONFIG, "hashIterations", "6")
+    with pytest.raises(FilterMismatchError):
+        f.delete()
+    assert client.exists("seen", CONFIG) == 2
+    client.hset(CONFIG, "hashIterations", "5")
+    assert f.delete()
+    assert not f.delete()
+    assert not client.exists("seen", CONFIG)
+
+
+def test_a_commit_meets_another_config(bloom: Any, client: redis.Redis) -> None:
+    """Of a claim from before."""
+    f = bloom(client, "seen", layout=OURS)
+    claim = f.claim("a")
+    client.hset(CONFIG, "hashIterations", "6")
+    with pytest.raises(FilterMismatchError, match="hashIterations 6, not 5"):
+        bloom.wait(claim.commit())
+    assert not client.exists("seen")
+    client.hset(CONFIG, "hashIterations", "5")
+    bloom.wait(claim.commit())
+    assert f.contains("a")
+
+
+def test_a_config_of_another_type_is_refused(bloom: Any, client: redis.Redis) -> None:
+    """It is no config, and is left as it is."""
+    f = bloom(client, "seen", layout=OURS)
+    f.add("a")
+    client.set(CONFIG, "x")
+    with pytest.raises(FilterMismatchError):
+        f.add("b")
+    with pytest.raises(FilterMismatchError):
+        f.contains("a")
+    assert client.get(CONFIG) == b"x"
+
+
+def test_a_pipeline_is_refused_too(client: redis.Redis) -> None:
+    """The place of a queued call holds the error."""
+    f = BloomFilter(client, "seen", layout=OURS)
+    f.add("a")
+    client.delete("seen", CONFIG)
+    pipe = client.pipeline(transaction=False)
+    f.queue_add(pipe, "b")
+    with pytest.raises(redis.ResponseError, match="BLOOMCHANGED the config has size missing"):
+        pipe.execute()
+    assert not client.exists("seen")
+    assert f.add("b")
+
+
+def test_a_size_of_one_digit(bloom: Any, client: redis.Redis) -> None:
+    """The shortest config there is, is compared as any other."""
+    f = bloom(client, "seen", layout=compat.redisson(1, 0.1))
+    f.add("a")
+    assert f.contains("a")
+    client.hset(CONFIG, "size", "5")
+    with pytest.raises(FilterMismatchError):
+        f.contains("a")
