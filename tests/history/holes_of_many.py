@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from bloomredis.errors import FilterNotFoundError
 from bloomredis.protocol import replies, scripts
+from bloomredis.stored.layer_record import LayerRecord
 from bloomredis.stored.layers import StoredLayers
 from bloomredis.stored.shard import StoredShard
 from bloomredis.stored.shards import StoredShards
@@ -75,17 +75,14 @@ def _sweeps_go_too_far() -> None:
 
 
 def _a_lost_record_is_revived() -> None:
-    """A6: whoever begins a layer where the record is gone begins it in the generation that was there."""
+    """A6: who finds that all it knew has ended begins a layer in the generation that was there."""
 
-    def grow(self: Any, _: Any, handle: Any) -> Any:
-        try:
-            found = yield from self._push(self.record, self.record.following())
-        except FilterNotFoundError:
-            self.lose(self.loss(replies.MISSING), handle)
-        else:
-            self._switch(found, handle)
+    def begin_anew(self: Any, _: Any, handle: Any) -> Any:
+        revived = replace(self._known(handle), newest=0, began=())
+        self._switch((yield from self._push(None, revived)), handle)
 
-    StoredLayers.RECOVERY = {**StoredLayers.RECOVERY, replies.FULL: grow}
+    StoredLayers.RECOVERY = {**StoredLayers.RECOVERY, replies.ENDED: begin_anew}
+    _patch(LayerRecord, "continues", lambda self, known: self.head.generation == known.head.generation)
 
 
 def _records_are_not_looked_at() -> None:
