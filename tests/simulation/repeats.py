@@ -41,4 +41,4 @@ class Repeats:
         token = request.earlier
         if token is None:
             return request.owner is earlier.owner
-        return token.root is earlier.root or token.token == earlier.token
+        return token is earlier or token.token == earlier.token

@@ -75,7 +75,7 @@ class Rules(Repeats):
         def unlikely(change: Change) -> tuple[bool, ...]:
             own, owed = request in change.claimants, not set(inherited).isdisjoint(change.claimants)
             known = request.owner.knows(change.generation, request)
-            return change not in live, not known, not own, not owed, len(change.claimants) > 1
+            return not known, change not in live, not own, change.claimants != [request], not owed
 
         return sorted(found, key=unlikely) if len(found) > 1 else found
 
@@ -134,17 +134,22 @@ class Rules(Repeats):
         return any(entry.counts[item] and owner.knows(entry.generation, request) for entry in before)
 
     def _check_own(self, request: Request) -> None:
-        """Check that a request which made the item new is not answered "already there"."""
+        """Check that not all who may be told of a change that it was new are answered "already there"."""
         for change in self._history.live(request.item):
-            if (
-                change.verb != request.verb
-                or change.taken
-                or not change.new
-                or request not in change.claimants
-            ):
+            if change.verb != request.verb or change.taken or not change.new:
                 continue
-            if not self._has_other_takers(change, request) and not self._is_excused(request):
+            own = request in change.claimants or self._is_last_beside(change, request)
+            if own and not self._has_other_takers(change, request) and not self._is_excused(request):
                 raise Violation("own work", f'{request} was answered "already there" for what it had added')
+
+    def _is_last_beside(self, change: Change, request: Request) -> bool:
+        """Return whether those who made a change left its answer to a call of the same object."""
+        return all(
+            each.state == "answered"
+            and self._runs_beside(each, request)
+            and not self._history.disturbed_since(each.started)
+            for each in change.claimants
+        )
 
     def _check_owed(self, request: Request) -> None:
         """Check that a request which asks again is not answered "already there" for its own work."""
@@ -178,6 +183,10 @@ class Rules(Repeats):
                 and (request.earlier is None or each.token is not None or each.is_cancelled)
             )
             for each in others
+        ) or any(
+            each.state == "running" and each.verb == request.verb and self._may_take(change, each)
+            for each in self._history.requests[request.item]
+            if each is not request
         )
 
     def _has_rival(self, change: Change, request: Request) -> bool:

@@ -234,6 +234,8 @@ class World:
         elif verb == "commit" and reply == 1:
             for request in exchange.requests:
                 self.claims.giving_back(request.held)
+                if request.committed is None:
+                    request.committed = len(self.history.log) - 1
 
     def reply(self, ref: str) -> None:
         """Hand a client the reply that it waits for."""
