@@ -72,7 +72,7 @@ class Stored(ABC):
         self.wait = wait
         self.under_way = UnderWay()
         self._lost: str | None = None  # the message, until the caller has dealt with it
-        self._opened = 0  # how often it was
+        self._opened = 0  # how often it was, or was reset
         self.only_read: str | None = None  # the message for a caller who would write
         self.handle: Handle | None = None
 
@@ -97,8 +97,9 @@ class Stored(ABC):
         return self.handle
 
     def reset(self) -> None:
-        """Drop the cache and any loss; the next call re-opens."""
+        """Drop the cache and any loss; the next call re-opens, and so does one that is opening it now."""
         self.handle = self._lost = None
+        self._opened += 1
 
     @abstractmethod
     def open(self) -> Op[Handle]:
@@ -106,7 +107,6 @@ class Stored(ABC):
 
     def take(self) -> Op[Handle]:
         """Open it anew, whether or not it was lost; other calls go on with the known handle meanwhile."""
-        self._lost = None
         return self.open()
 
     @abstractmethod
@@ -133,10 +133,6 @@ class Stored(ABC):
                 return (yield from work(handle))
             except LayoutChanged:
                 continue
-
-    def _opened_since(self, opened: int) -> Handle | None:
-        """Return the handle if another call of this object has opened it since; it may be the newer one."""
-        return self.handle if self._opened != opened else None
 
     def check_writable(self) -> None:
         """Raise `TypeError` if the filter is only read."""
@@ -210,6 +206,42 @@ class Versioned(Stored):
     def called(self) -> str:
         """Name of the public class."""
 
+    @abstractmethod
+    def _find(self) -> Op[Any]:
+        """Create the filter if it is missing and parameters were given; return what is stored, checked."""
+
+    @abstractmethod
+    def _accept(self, found: Any) -> Handle:
+        """Remember what is stored."""
+
+    def open(self) -> Op[Handle]:
+        """Create the filter if it is missing and parameters were given; check and remember it.
+
+        What another call of this object has opened meanwhile stands: if it is another filter, that is a loss.
+        """
+        return self._open_by(self._find, self._accept, stands=True)
+
+    def take(self) -> Op[Handle]:
+        """Open it anew, whether or not it was lost; other calls go on with the known handle meanwhile.
+
+        Where another call has opened it meanwhile, either may have seen the older filter: it is asked again.
+        """
+        self._lost = None
+        return self._open_by(self._find, self._accept, stands=False)
+
+    def _open_by(
+        self, find: Callable[[], Op[T]], accept: Callable[[T], Handle], *, stands: bool
+    ) -> Op[Handle]:
+        while True:
+            self._check_lost()
+            opened = self._opened
+            found = yield from find()
+            self._check_lost()  # it may have been noticed since, and what was read be older
+            if self._opened == opened:
+                return accept(found)
+            if stands and self.handle is not None:
+                return self.handle
+
     def _call(
         self,
         script: scripts.Script,
@@ -239,10 +271,6 @@ class Versioned(Stored):
     def _check_lost(self) -> None:
         if self._lost and self.under_way.told_by != get_ident():
             raise FilterLostError(self._lost)
-
-    def _opened_since(self, opened: int) -> Handle | None:
-        self._check_lost()  # it may have been noticed since, and what was read be older
-        return super()._opened_since(opened)
 
     def lose(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
         """Notice a loss, once a handle: raise `FilterLostError` or forget the handle, as `on_lost` says.

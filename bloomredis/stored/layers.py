@@ -67,15 +67,10 @@ class StoredLayers(Versioned):
             raise RuntimeError(f"{self.name!r} has not been opened")
         return self._record
 
-    def open(self) -> Op[Handle]:
-        """Create the filter with its first layer if it is missing and parameters were given; check it."""
-        self._check_lost()
-        opened = self._opened
+    def _find(self) -> Op[LayerRecord]:
         if self._new is None:
-            found = yield from self._read()
-        else:
-            found = yield from self._push(None, _renewed(self._new))
-        return self._opened_since(opened) or self._accept(found)
+            return (yield from self._read())
+        return (yield from self._push(None, _renewed(self._new)))
 
     def current(self) -> Op[list[Description]]:
         """Describe each layer, the newest first; those that a rotating filter has forgotten are left out."""
@@ -142,7 +137,7 @@ class StoredLayers(Versioned):
         try:
             found = yield from self._read()
         except FilterNotFoundError:
-            yield from self.open()
+            yield from self.take()
             return
         while True:
             empty = _renewed(replace(found, newest=0, began=()))

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
@@ -60,13 +61,19 @@ class StoredShards(RecordServers):
         """True if a loss was noticed and the caller has yet to deal with it."""
         return self._lost is not None
 
-    def open(self, *, noticed: bool = False) -> Op[Handle]:
-        """Create the record if it is missing and parameters were given; check and remember it.
+    def open(self) -> Op[Handle]:
+        return self._open_by(self._find_record, self._know, stands=True)
+
+    def take(self) -> Op[Handle]:
+        noticed = self.is_lost
+        self.reset()
+        return self._open_by(partial(self._find_record, noticed=noticed), self._know, stands=False)
+
+    def _find_record(self, *, noticed: bool = False) -> Op[Found]:
+        """Create the record if it is missing and parameters were given; return what is stored, checked.
 
         :param noticed: the caller knows of the loss.
         """
-        self._check_lost()
-        opened = self._opened
         found = yield from self._look(0)
         if found is None and self._planned is None:
             raise self.explained(Refusal(replies.MISSING, ""))
@@ -76,7 +83,7 @@ class StoredShards(RecordServers):
         if found is None:
             found = yield from self._ask(0, _renewed(new))
             self._check(found.record, 0, new)
-        return self._opened_since(opened) or self._know(found)
+        return found
 
     def _know(self, found: Found) -> Handle:
         self._lost = None
@@ -180,7 +187,7 @@ class StoredShards(RecordServers):
         while True:
             found = yield from self._look(0)
             if found is None:
-                yield from self.open()
+                yield from self.take()
                 return
             new = _renewed(found.record)
             now = yield from self._ask(0, new, found.record.head.identity)

@@ -47,13 +47,6 @@ class StoredFilter(Versioned):
     def called(self) -> str:
         return KINDS[self._kind]
 
-    def open(self) -> Op[Handle]:
-        """Create the filter if it is missing and parameters were given; check and remember it."""
-        self._check_lost()
-        opened = self._opened
-        found = (yield from self._reserve()).header
-        return self._opened_since(opened) or self._accept(found)
-
     def describe(self) -> Op[Description]:
         """Read what is stored, whatever its generation."""
         return self.read((yield from self._call(_DESCRIBE, [])))
@@ -93,7 +86,7 @@ class StoredFilter(Versioned):
                 _CLEAR, lambda head: [replace(head, generation=generation).pack()], ()
             )
         except FilterNotFoundError:
-            yield from self.open()
+            yield from self.take()
         else:
             self._accept(self.read(reply).header)
 
@@ -140,11 +133,11 @@ class StoredFilter(Versioned):
         self._lost, self._count = None, head.count
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
-    def _reserve(self) -> Op[Description]:
+    def _find(self) -> Op[Header]:
         if self._new is None:
-            return (yield from self.describe())
+            return (yield from self.describe()).header
         template = replace(self._new, generation=os.urandom(8)).pack()
-        return self.read((yield from self._call(_RESERVE, [template, self._ttl], self.wait)))
+        return self.read((yield from self._call(_RESERVE, [template, self._ttl], self.wait))).header
 
     def _check_parameters(self, found: Header) -> None:
         wanted: dict[str, object] = {}
