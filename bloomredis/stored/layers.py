@@ -22,10 +22,11 @@ from bloomredis.protocol.calls import call
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.base import Arguments
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS
 from bloomredis.stored.layer_record import PARAMETERS_BYTES, LayerRecord
+from bloomredis.stored.versioned import Versioned
 
 _ADD_LAYER, _DESCRIBE_LAYERS, _DELETE, _DESCRIBE, _CONTAINS = map(
     scripts.load, ("add_layer", "describe_layers", "delete", "describe", "contains")
@@ -134,6 +135,7 @@ class StoredLayers(Versioned):
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation with one layer."""
         self.reset()
+        opened = self._opened
         try:
             found = yield from self._read()
         except FilterNotFoundError:
@@ -143,7 +145,7 @@ class StoredLayers(Versioned):
             empty = _renewed(replace(found, newest=0, began=()))
             found = yield from self._push(found, empty)
             if found.head.generation == empty.head.generation:
-                self._accept(found)
+                yield from self._go_on_with(found, self._accept, opened)
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:

@@ -12,11 +12,11 @@ from bloomredis.protocol import scripts
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import shard_record
-from bloomredis.stored.base import Versioned
 from bloomredis.stored.handle import Handle
 from bloomredis.stored.header import Header
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter
+from bloomredis.stored.versioned import Versioned
 
 if TYPE_CHECKING:
     from bloomredis.stored.shards import StoredShards

@@ -23,11 +23,12 @@ from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning, shard_record
-from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.base import Arguments
 from bloomredis.stored.handle import Description, Handle, LayoutChanged, ttl_seconds
 from bloomredis.stored.shard import NO_GENERATION, StoredShard
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.shard_servers import Found, RecordServers
+from bloomredis.stored.versioned import Versioned
 
 T = TypeVar("T")
 _RECORD, _DELETE = map(scripts.load, ("record_shard", "delete"))
@@ -184,6 +185,7 @@ class StoredShards(RecordServers):
     def clear(self) -> Op[None]:
         """Write a new record, without shards; then delete the old shards."""
         self.reset()
+        opened = self._opened
         while True:
             found = yield from self._look(0)
             if found is None:
@@ -194,7 +196,7 @@ class StoredShards(RecordServers):
             if now.record.head.generation == new.head.generation:
                 break
         yield from self._copies(new, is_new=True)
-        self._know(now)
+        yield from self._go_on_with(now, self._know, opened)
         yield from self._sweep(new, lambda generation: generation[:4] != new.tag)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:

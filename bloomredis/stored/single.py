@@ -15,9 +15,10 @@ from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.base import Arguments
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS, Header
+from bloomredis.stored.versioned import Versioned
 
 _RESERVE, _DESCRIBE, _CLEAR, _DELETE = map(scripts.load, ("reserve", "describe", "clear", "delete"))
 
@@ -80,7 +81,7 @@ class StoredFilter(Versioned):
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""
         self.reset()
-        generation = os.urandom(8)
+        opened, generation = self._opened, os.urandom(8)
         try:
             reply = yield from self._replace(
                 _CLEAR, lambda head: [replace(head, generation=generation).pack()], ()
@@ -88,7 +89,7 @@ class StoredFilter(Versioned):
         except FilterNotFoundError:
             yield from self.take()
         else:
-            self._accept(self.read(reply).header)
+            yield from self._go_on_with(self.read(reply).header, self._accept, opened)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete the filter, whatever its generation; True if it existed."""

@@ -31,7 +31,7 @@ class Request:
     :ivar entry: the newest entry of the log when it began.
     :ivar executed: the server's clock when its last command was executed, and the `generation` there.
     :ivar committed: the entry of the log when a commit was first executed.
-    :ivar opened: the generation that it opened, if it did.
+    :ivar opened: the generation that it opened, if it did; and of which it was `told`.
     :ivar held: what a claim was answered with, or what a commit is about.
     :ivar ending: the verb that ends the claim, once that began.
     :ivar is_cancelled: whether its caller went away.
@@ -65,6 +65,7 @@ class Request:
             "started",
             "state",
             "token",
+            "told",
             "verb",
         ),
     )
@@ -80,6 +81,7 @@ class Request:
         self.held: Any = None
         self.generation: bytes | None = None
         self.opened: bytes | None = None
+        self.told: bytes | None = None
         self.committed: int | None = None
         self.is_single = True
         self.is_cancelled = False

@@ -86,8 +86,8 @@ class Owner:
         """Note that a request ends."""
         self.running.remove(request)
         acknowledging = any(each.verb in ACKNOWLEDGING for each in self.running)
-        if self.recreates and request.opened is not None and request.opened == self._newest:
-            self._leave_others(request.opened, step)
+        if self.recreates and request.told is not None and request.told == self._newest:
+            self._leave_others(request.told, step)
         if request.verb not in ACKNOWLEDGING:
             if (
                 answered
