@@ -7,10 +7,10 @@ import random
 import sys
 from collections.abc import Sequence
 
-from tests.history.holes import HOLES
 from tests.history.plans import KINDS
 from tests.history.rounds import MOST_TOLD, Rounds, crew
 from tests.history.series import WAYS, series
+from tests.support.holes import HOLES
 from tests.support.servers import binaries, running
 
 

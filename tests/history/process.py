@@ -24,11 +24,11 @@ import bloomredis.asyncio
 from bloomredis import BloomFilter, CountingBloomFilter
 from tests.history.calls import Call
 from tests.history.claiming import ClaimWorker
-from tests.history.holes import HOLES
 from tests.history.plans import Plan
 from tests.history.seats import Seat
 from tests.history.working import PATIENCE, CountingWorker, Hand, ItemWorker, Worker
 from tests.support.background import Child, started
+from tests.support.holes import HOLES
 
 WORKERS: Final[dict[str, type[Worker]]] = {
     "items": ItemWorker,
@@ -75,7 +75,7 @@ def serve(pipe: Any, number: int, links: Links, holes: Sequence[str]) -> None:
     logging.getLogger("bloomredis").setLevel(logging.ERROR)  # losses are planned
     "imported".encode("idna")  # by every socket, under a lock that no child may find taken
     for hole in holes:
-        HOLES[hole]()
+        HOLES[hole](setattr)
     for plan in iter(pipe.recv, None):
         try:
             pipe.send(Process(plan, f"p{number}", links, number).run())
