@@ -229,10 +229,21 @@ class Rules(Repeats):
             return
         for change in live:
             alone = set(change.claimants) == {token} and change.taken is None
-            if alone and not self._has_rival(change, request):
+            if alone and not (self._has_rival(change, request) or self._was_told(change, token)):
                 raise Violation(
                     "counted again", f"{request} counted, and {token}, whose token it has, did too"
                 )
+
+    def _was_told(self, change: Change, token: Request) -> bool:
+        """Return whether a call without a token may have got the answer: of the two, one is to be used."""
+        return any(
+            each.earlier is None
+            and each.state == "answered"
+            and each.ended > token.ended
+            and each.verb == change.verb
+            and self._may_take(change, each)
+            for each in self._history.requests[change.item]
+        )
 
     def unknown(self, request: Request) -> None:
         """Check that a call which was executed, and whose outcome its caller does not know, left a token."""
