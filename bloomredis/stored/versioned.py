@@ -69,6 +69,7 @@ class Versioned(Stored):
         if self._opened == opened:
             accept(found)
         else:
+            self.reset()
             yield from self.take()
 
     def _open_by(

@@ -41,4 +41,9 @@ class Repeats:
         token = request.earlier
         if token is None:
             return request.owner is earlier.owner
-        return token is earlier or token.token == earlier.token
+        return token is earlier or _named(token) == _named(earlier)
+
+
+def _named(request: Request) -> str | None:
+    """Return what a token names, without the time, which is rounded."""
+    return request.token and request.token.rpartition("/")[0]

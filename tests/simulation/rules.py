@@ -44,23 +44,26 @@ class Rules(Repeats):
     def _take(self, request: Request, *, new: bool) -> None:
         """Find the change that an answer is about; nobody else is answered so."""
         mine = self._takeable(request)
-        during = {entry.generation for entry in self._history.window(request)}
         if self._match(request, set()):
-            taken = next(each for each in mine if each.taken is request)
-            if taken.generation not in during and not request.owner.knows(taken.generation, request):
-                raise Violation(
-                    "dead generation", f"{request} was answered {new} for a generation that is gone"
-                )
-            if not (request.owner.recreates or request.owner.knows(taken.generation, request)):
-                raise Violation(
-                    "silent loss", f"{request} was answered {new} for a filter that it was not given"
-                )
+            self._check_taken(next(each for each in mine if each.taken is request), request, mine, new=new)
         elif any(self._is_shared(each, request) or self._yields(each, request) for each in mine):
             return
         elif mine:
             raise Violation("two winners", f"{request} was answered {new}, and {mine[0].taken} was too")
         elif not (self._counts and self._is_excused(request)):
             raise Violation("nothing written", f"{request} was answered {new}, but its call did not do so")
+
+    def _check_taken(self, taken: Change, request: Request, mine: list[Change], *, new: bool) -> None:
+        """Check that an answer is about a filter that the object was given."""
+        owner = request.owner
+        if owner.knows(taken.generation, request):
+            return
+        if any(owner.knows(each.generation, request) and self._is_shared(each, request) for each in mine):
+            taken.taken = None  # the answer was about that filter, though it may be gone
+        elif all(entry.generation != taken.generation for entry in self._history.window(request)):
+            raise Violation("dead generation", f"{request} was answered {new} for a generation that is gone")
+        elif not owner.recreates:
+            raise Violation("silent loss", f"{request} was answered {new} for a filter that it was not given")
 
     def _takeable(self, request: Request) -> list[Change]:
         """Return the changes that the answer to a request may be about, the likeliest first."""
