@@ -159,7 +159,6 @@ class StoredLayers(Versioned):
             every = [handle.key, *keys, *handle.extra]
             deleted = yield from self._as_known(_DELETE, every, [handle.identity, *arguments])
             if deleted is not None:
-                self.reset()
                 return True
 
     # -- the record

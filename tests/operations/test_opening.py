@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 import redis
 
+from bloomredis import OutcomeUnknownError
 from bloomredis.drivers.sync import drive
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.plain import PlainOperations
@@ -40,6 +41,11 @@ class UnderWay:
         """Let the reply arrive."""
         self._step, self._reply = self._operation.send(self._reply), None
         return self
+
+    def lost(self) -> None:
+        """Let the connection break."""
+        with pytest.raises(OutcomeUnknownError):
+            self._operation.throw(redis.ConnectionError())
 
     def ended(self) -> Any:
         """Let the operation go on to its end; return its answer."""
@@ -106,3 +112,24 @@ def test_delete_is_no_loss_for_who_opens_meanwhile(make: Callable[[], Any], any_
     assert drive(any_client, f.delete())
     assert add.ended()
     assert drive(any_client, f.contains("x"))
+
+
+def test_delete_keeps_what_a_newer_filter_owes(make: Callable[[], Any], any_client: redis.Redis) -> None:
+    """An add between the execution of delete() and its reply makes a filter anew, and has no answer."""
+    f = make()
+    drive(any_client, f.reserve())
+    delete = UnderWay(any_client, f.delete()).execute().reply().execute()
+    f.stored.reset()
+    UnderWay(any_client, f.add("x")).execute().reply().execute().lost()
+    assert delete.ended()
+    assert drive(any_client, f.add("x"))
+
+
+def test_clear_lets_go_of_a_filter_that_it_replaced(make: Callable[[], Any], any_client: redis.Redis) -> None:
+    """Also where it is interrupted while it looks which of two is the newer one."""
+    f = make()
+    drive(any_client, f.reserve())
+    clear = UnderWay(any_client, f.clear()).execute().reply()
+    drive(any_client, f.reserve())
+    clear.execute().reply().lost()
+    assert f.stored.handle is None
