@@ -18,7 +18,8 @@ from tests.simulation.shrinking import shrunk
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run schedules; print the first that fails, or each rule's first."""
     options = _parsed(arguments)
-    names = ({*FAULTS} if options.faults is None else {*options.faults}) | calls()
+    faults = {*FAULTS}.intersection(*(WITH[hole] for hole in options.hole))
+    names = (faults if options.faults is None else {*options.faults}) | calls()
     names -= {*options.without}
     simulator = Simulator()
     with simulator.installed(), opened(options.hole):
@@ -49,7 +50,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--faults", type=_list, help=f"only these: {names}")
     without = f"none of these faults or calls ({', '.join(sorted(calls()))})"
     parser.add_argument("--without", type=_list, default=[], help=without)
-    parser.add_argument("--hole", type=_list, default=[], help=f"open these again: {', '.join(WITH)}")
+    parser.add_argument("--hole", type=_list, default=[], help=f"open one of these again: {', '.join(WITH)}")
     parser.add_argument("--ignore", type=_list, default=[], help="rules whose violations are only counted")
     parser.add_argument(
         "--trace", action="store_true", help="print all that happens in the shortest schedule"
