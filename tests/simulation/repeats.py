@@ -27,6 +27,11 @@ class Repeats:
         first = min([request.entry, *(each.entry for each in self._inherited(request))])
         return self._history.log[first:]
 
+    def _was_asked_for(self, request: Request) -> bool:
+        """Return whether somebody asked with the token of a request, and was answered."""
+        asking = self._history.requests[request.item]
+        return any(each.earlier is request and each.state == "answered" for each in asking)
+
     @staticmethod
     def _runs_beside(request: Request, other: Request) -> bool:
         """Return whether two calls of one object ran at the same time: it may answer either first."""

@@ -183,6 +183,7 @@ class Rules(Repeats):
             each.state == "running"
             or (
                 self._history.is_owed(each, now, clock)
+                and not self._was_asked_for(each)
                 and (request.earlier is None or each.token is not None or each.is_cancelled)
             )
             for each in others
