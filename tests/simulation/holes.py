@@ -23,7 +23,7 @@ WITH: Final = {
 }
 """The faults by hole; all calls are made.
 
-`tokens-shared` is missing: in 4,000 schedules nobody who would notice is left without another way to the answer.
+`tokens-shared` is missing: in 4,000 schedules everybody who would notice had another way to the answer.
 """
 
 
