@@ -68,13 +68,17 @@ class Filter(Bound[AsyncClient], Generic[I]):
     async def add(self, item: I, *, token: str | None = None) -> bool:
         """Add an item; True if this call was the first to add it."""
         operations = self._operations
-        if token is None and operations.in_local_cache(item):
+        if token is None and operations.in_local_cache(item) and not self._is_under_way(item):
             return False
         if token is not None or not self._coalesce:
             return await self._run(operations.add(item, token=token))
         encoded = (operations.codec.encode_for_batch(item),)
         answer: bool = await self._added(encoded, self._adds.submit(encoded, None, operations.add, item))
         return answer
+
+    def _is_under_way(self, item: I) -> bool:
+        """Return whether a shared call has an item, whose answer may come to nobody and be kept then."""
+        return self._adds.is_under_way(self._operations.codec.encode_for_batch(item))
 
     async def _added(self, encoded: Sequence[str | bytes], waiting: Awaitable[Any]) -> Any:
         """Wait for an answer; if this task is ended meanwhile, keep it for who asks again."""

@@ -74,6 +74,10 @@ class Coalescer:
             self._schedule()
         return future
 
+    def is_under_way(self, item: str | bytes) -> bool:
+        """Return whether a call with an item has been sent and not been answered."""
+        return self._loop is not None and item in self._items
+
     def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._loop is not None and not self._loop.is_closed():
             raise RuntimeError(

@@ -149,8 +149,7 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
     def reserve(self) -> Op[None]:
         """Create the filter now, or check the stored one: the record, and the shards that have been made."""
         noticed = self.stored.is_lost
-        self.stored.reset()
-        yield from self.stored.open(noticed=noticed)
+        yield from self.stored.take()
         yield from self._everywhere(self._made(), partial(_check, noticed=noticed))
 
     def info(self) -> Op[FilterInfo]:

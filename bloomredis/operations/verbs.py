@@ -160,8 +160,9 @@ class StoredVerbs(Verbs):
             existed = yield from self.stored.delete(number, keys)
         if lane:
             give_back(lane)
-        self.stored.reset()  # another call may have opened it meanwhile
-        self._discard_pending()
+        handle = self.stored.handle  # another call may have opened it meanwhile, before or after
+        self._discard_pending(handle.generation if handle else None)
+        self.stored.reset()
         return existed
 
     def expire(self, seconds: float | timedelta) -> Op[None]:

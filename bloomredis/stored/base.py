@@ -16,20 +16,17 @@ meets it, before it touches anything.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from threading import get_ident
 from typing import Any, ClassVar, Final, TypeVar
 from zlib import crc32
 
-from bloomredis.arguments import OnLost
 from bloomredis.bits.layout import Packing
-from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
+from bloomredis.errors import FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.keys import auxiliary_prefix
-from bloomredis.protocol.replies import Refusal, Unconfirmed
+from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.handle import Description, Handle, LayoutChanged, UnderWay
 
@@ -40,13 +37,6 @@ PROBES_A_CALL: Final = 3000
 """Probes that one script makes at most: 2 ms on the slowest server measured (0.67 us each, Redis 7.0)."""
 
 _EXPIRE: Final = scripts.load("expire")
-_LOSSES: Final = {
-    replies.MISSING: "{!r} has vanished (expired, evicted, flushed or deleted)",
-    replies.CHANGED: "{!r} was cleared or replaced",
-    replies.FOREIGN: "{!r} was overwritten with something that is no filter",
-    replies.WRONG_TYPE: "{!r} was overwritten with a key of another type",
-}
-_log = logging.getLogger("bloomredis")
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
 """A method that deals with a script's refusal: it returns where the call should be made again."""
@@ -72,7 +62,7 @@ class Stored(ABC):
         self.wait = wait
         self.under_way = UnderWay()
         self._lost: str | None = None  # the message, until the caller has dealt with it
-        self._opened = 0  # how often it was
+        self._opened = 0  # how often it was, or was reset
         self.only_read: str | None = None  # the message for a caller who would write
         self.handle: Handle | None = None
 
@@ -97,8 +87,9 @@ class Stored(ABC):
         return self.handle
 
     def reset(self) -> None:
-        """Drop the cache and any loss; the next call re-opens."""
+        """Drop the cache and any loss; the next call re-opens, and so does one that is opening it now."""
         self.handle = self._lost = None
+        self._opened += 1
 
     @abstractmethod
     def open(self) -> Op[Handle]:
@@ -106,7 +97,6 @@ class Stored(ABC):
 
     def take(self) -> Op[Handle]:
         """Open it anew, whether or not it was lost; other calls go on with the known handle meanwhile."""
-        self._lost = None
         return self.open()
 
     @abstractmethod
@@ -133,10 +123,6 @@ class Stored(ABC):
                 return (yield from work(handle))
             except LayoutChanged:
                 continue
-
-    def _opened_since(self, opened: int) -> Handle | None:
-        """Return the handle if another call of this object has opened it since; it may be the newer one."""
-        return self.handle if self._opened != opened else None
 
     def check_writable(self) -> None:
         """Raise `TypeError` if the filter is only read."""
@@ -195,100 +181,3 @@ class Stored(ABC):
                 f"there is no filter {self.name!r}; give capacity and error_rate to create it"
             )
         return FilterMismatchError(f"{self.name!r} holds no Bloom filter ({refusal}); use another name")
-
-
-class Versioned(Stored):
-    """Stored state with a generation: eviction, expiry and replacement are detected."""
-
-    def __init__(self, name: str, *, ttl: int, on_lost: OnLost, wait: Wait | None) -> None:
-        super().__init__(name, name.encode(), wait)
-        self._ttl = ttl
-        self._on_lost = on_lost
-
-    @property
-    @abstractmethod
-    def called(self) -> str:
-        """Name of the public class."""
-
-    def _call(
-        self,
-        script: scripts.Script,
-        arguments: Arguments,
-        wait: Wait | None = None,
-        keys: Sequence[bytes] = (),
-    ) -> Op[Any]:
-        """Run a script that may be sent again; a refusal is explained as to a new caller."""
-        try:
-            return (yield from call(script, keys or [self.key], arguments, wait))
-        except Refusal as refusal:
-            raise self.explained(refusal) from refusal
-        except Unconfirmed as error:
-            raise OutcomeUnknownError(str(error)) from None
-
-    def _as_known(
-        self, script: scripts.Script, keys: Sequence[bytes], arguments: Arguments, *, again: bool = True
-    ) -> Op[Any]:
-        """Run a script that compares an identity; None if another generation is stored by now, or nothing."""
-        try:
-            return (yield from call(script, keys, arguments, self.wait, again=again))
-        except Refusal as refusal:
-            if refusal.word not in (replies.CHANGED, replies.MISSING, replies.ENDED):
-                raise self.explained(refusal) from refusal
-            return None
-
-    def _check_lost(self) -> None:
-        if self._lost and self.under_way.told_by != get_ident():
-            raise FilterLostError(self._lost)
-
-    def _opened_since(self, opened: int) -> Handle | None:
-        self._check_lost()  # it may have been noticed since, and what was read be older
-        return super()._opened_since(opened)
-
-    def lose(self, what: str, handle: Handle, *, damaged: bool = False) -> None:
-        """Notice a loss, once a handle: raise `FilterLostError` or forget the handle, as `on_lost` says.
-
-        :param damaged: what is there now is of no use.
-        """
-        if next(handle.losses) == 0:
-            self._tell(what, damaged=damaged)
-
-    def _tell(self, what: str, *, damaged: bool = False) -> None:
-        if self.under_way.emptied_by:
-            self.handle = None
-            return
-        message = f"{what} since this object first used it; what was added before is forgotten"
-        self.handle = None
-        if self._on_lost == "raise":
-            way_out = "Call" if damaged else "Call reserve() to go on with what is there now, or"
-            self._lost = f"{message}. {way_out} clear() to start empty"
-            raise FilterLostError(self._lost)
-        if callable(self._on_lost):
-            self._lost, self.under_way.told_by = message, get_ident()  # who else uses it meanwhile is refused
-            try:
-                self._on_lost(FilterLostError(message))
-            except BaseException:
-                self.handle, self._lost = None, message  # until the caller deals with it
-                raise
-            finally:
-                self.under_way.told_by = 0
-            self._lost = None
-        _log.warning("%s; going on with what is there now, or a new one", message)
-
-    def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        self.lose(self.loss(refusal.word), handle)
-        yield from ()  # a generator, as the other recoveries are
-
-    def loss(self, word: str) -> str:
-        """Say what a script's refusal means for a filter that was in use."""
-        return _LOSSES[word].format(self.name)
-
-    RECOVERY = dict.fromkeys(_LOSSES, _recover_loss)
-
-    def compare(self, found: dict[str, object], wanted: dict[str, object]) -> None:
-        """Raise `FilterMismatchError` for the first parameter that is not as wanted."""
-        for parameter, value in wanted.items():
-            if found[parameter] != value:
-                raise FilterMismatchError(
-                    f"{self.name!r} holds {parameter} {found[parameter]!r}, not {value!r}; open it with "
-                    f"{self.called}.open(), which takes what is stored, or use another name"
-                )

@@ -21,10 +21,11 @@ from bloomredis.protocol.calls import call
 from bloomredis.protocol.replies import Refusal, Unconfirmed, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.base import Arguments
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS
 from bloomredis.stored.layer_record import MAX_LAYERS, PARAMETERS_BYTES, LayerRecord
+from bloomredis.stored.versioned import Versioned
 
 _ADD_LAYER, _DESCRIBE_LAYERS, _SWEEP_LAYERS, _DELETE, _DESCRIBE, _CONTAINS = map(
     scripts.load, ("add_layer", "describe_layers", "sweep_layers", "delete", "describe", "contains")
@@ -70,18 +71,13 @@ class StoredLayers(Versioned):
             raise RuntimeError(f"{self.name!r} has not been opened")
         return self._record
 
-    def open(self) -> Op[Handle]:
-        """Create the filter with its first layer if it is missing and parameters were given; check it."""
-        self._check_lost()
-        opened = self._opened
+    def _find(self) -> Op[LayerRecord]:
         if self._damaged is not None:  # whoever comes second gets the record that came of it
-            found = yield from self._push(self._damaged, self._damaged.renewed())
-        elif self._new is None:
-            found = yield from self._read()
-        else:
-            left = self._record.numbers if self._record else ()  # where their record has vanished
-            found = yield from self._push(None, self._new.renewed(), left)
-        return self._opened_since(opened) or self._accept(found)
+            return (yield from self._push(self._damaged, self._damaged.renewed()))
+        if self._new is None:
+            return (yield from self._read())
+        left = self._record.numbers if self._record else ()  # where their record has vanished
+        return (yield from self._push(None, self._new.renewed(), left))
 
     def current(self) -> Op[list[Description]]:
         """Describe each layer, the newest first; those that a rotating filter has forgotten are left out."""
@@ -160,24 +156,25 @@ class StoredLayers(Versioned):
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation with one layer."""
         self.reset()
+        opened = self._opened
         try:
             found = yield from self._read()
         except FilterNotFoundError:
             if self._new is None:
                 raise
-            self._accept((yield from self._push(None, self._new.renewed(), _ALL)))
+            found = yield from self._push(None, self._new.renewed(), _ALL)
+            yield from self._go_on_with(found, self._accept, opened)
             return
         while True:
             empty = found.renewed()
             found = yield from self._push(found, empty, _ALL)
             if found.head.generation == empty.head.generation:
-                self._accept(found)
+                yield from self._go_on_with(found, self._accept, opened)
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete record and layers, also those of a record that was lost; True if there was a record."""
         existed = yield from self._delete_recorded(arguments, keys)
-        self.reset()
         yield from self._call(_SWEEP_LAYERS, [], self.wait, [self.key, *map(self._layer_key, _ALL)])
         return existed
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError
@@ -17,11 +18,11 @@ from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import shard_record
-from bloomredis.stored.base import Versioned
 from bloomredis.stored.handle import Handle, LayoutChanged
 from bloomredis.stored.header import Header
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter
+from bloomredis.stored.versioned import Versioned
 
 if TYPE_CHECKING:
     from bloomredis.stored.shard_table import RecordTable
@@ -47,7 +48,8 @@ class StoredShard(StoredFilter):
 
         :param noticed: the caller knows of its loss.
         """
-        return self._of.attempt(lambda _: self._open(noticed=noticed))
+        find = partial(self._find, noticed=noticed)
+        return self._of.attempt(lambda _: self._open_by(find, self._accept, stands=True))
 
     def is_absent(self) -> Op[bool]:
         """Return whether the shard has never been made, and so has no item."""
@@ -78,15 +80,15 @@ class StoredShard(StoredFilter):
         found = yield from self.found()
         return found.generation if found is not None and self._of.owns(found) else b""
 
-    def _open(self, *, noticed: bool = False) -> Op[Handle]:
-        of, number, opened = self._of, self._number, self._opened
+    def _find(self, *, noticed: bool = False) -> Op[Header]:
+        of, number = self._of, self._number
         recorded = of.entry(number)  # before the shard is looked at: what is missing then was lost
         while True:
             makes = noticed or not recorded
             found = yield from (self._reserved() if makes else self.found())
             now = yield from of.recorded(number)
             if found is not None and found.generation == now:
-                break
+                return found
             if now != recorded:
                 recorded = now  # another client was faster
             elif not makes:
@@ -97,8 +99,7 @@ class StoredShard(StoredFilter):
             elif found is not None and (yield from self._stays(found, ttl := of.remaining)):
                 recorded = yield from of.record_shard(number, found.generation, now, lasts=not ttl)
                 if recorded == found.generation:
-                    break
-        return self._opened_since(opened) or self._accept(found)
+                    return found
 
     def _reserved(self) -> Op[Header]:
         """Make the shard if there is none, for a moment; return the header of what is there."""

@@ -18,6 +18,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from bloomredis.errors import (
     FilterLostError,
@@ -31,12 +32,13 @@ from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning, shard_record
-from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.base import Arguments
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.shard import StoredShard
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.shard_servers import Found
 from bloomredis.stored.shard_table import RecordTable
+from bloomredis.stored.versioned import Versioned
 
 _SETTLE, _DELETE = map(scripts.load, ("settle_record", "delete"))
 
@@ -49,13 +51,19 @@ class StoredShards(RecordTable):
         """True if a loss was noticed and the caller has yet to deal with it."""
         return self._lost is not None
 
-    def open(self, *, noticed: bool = False) -> Op[Handle]:
-        """Create the record if it is missing and parameters were given; check and remember it.
+    def open(self) -> Op[Handle]:
+        return self._open_by(self._find_record, self._know, stands=True)
+
+    def take(self) -> Op[Handle]:
+        noticed = self.is_lost
+        self.reset()
+        return self._open_by(partial(self._find_record, noticed=noticed), self._know, stands=False)
+
+    def _find_record(self, *, noticed: bool = False) -> Op[Found]:
+        """Create the record if it is missing and parameters were given; return what is stored, checked.
 
         :param noticed: the caller knows of the loss.
         """
-        self._check_lost()
-        opened = self._opened
         found = None
         while found is None or found.record.state == shard_record.DELETED:
             found = yield from self._look(0)
@@ -67,7 +75,7 @@ class StoredShards(RecordTable):
             yield from self._copies(self._planned, is_new=True)
             found = yield from self._ask(0, _renewed(self._planned))
             self._check(found.record, 0, self._planned)
-        return self._opened_since(opened) or self._know(found)
+        return found
 
     def _know(self, found: Found) -> Handle:
         self._lost = None
@@ -124,11 +132,12 @@ class StoredShards(RecordTable):
     def clear(self) -> Op[None]:
         """Write a new record, without shards; then delete the old shards."""
         self.reset()
+        opened = self._opened
         now, _ = yield from self._begin(shard_record.SWEEPING)
         if now is None:
             raise self.explained(Refusal(replies.MISSING, ""))
         yield from self._copies(now.record, is_new=True)
-        self._know(now)
+        yield from self._go_on_with(now, self._know, opened)
         yield from self._finish(now.record)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - a record says what was begun

@@ -15,9 +15,10 @@ from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import Arguments, Versioned
+from bloomredis.stored.base import Arguments
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS, Header
+from bloomredis.stored.versioned import Versioned
 
 _RESERVE, _DESCRIBE, _CLEAR, _DELETE = map(scripts.load, ("reserve", "describe", "clear", "delete"))
 
@@ -46,13 +47,6 @@ class StoredFilter(Versioned):
     @property
     def called(self) -> str:
         return KINDS[self._kind]
-
-    def open(self) -> Op[Handle]:
-        """Create the filter if it is missing and parameters were given; check and remember it."""
-        self._check_lost()
-        opened = self._opened
-        found = (yield from self._reserve()).header
-        return self._opened_since(opened) or self._accept(found)
 
     def describe(self) -> Op[Description]:
         """Read what is stored, whatever its generation."""
@@ -87,15 +81,15 @@ class StoredFilter(Versioned):
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""
         self.reset()
-        generation = os.urandom(8)
+        opened, generation = self._opened, os.urandom(8)
         try:
             reply = yield from self._replace(
                 _CLEAR, lambda head: [replace(head, generation=generation).pack()], ()
             )
         except FilterNotFoundError:
-            yield from self.open()
+            yield from self.take()
         else:
-            self._accept(self.read(reply).header)
+            yield from self._go_on_with(self.read(reply).header, self._accept, opened)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete the filter, whatever its generation; True if it existed."""
@@ -140,11 +134,11 @@ class StoredFilter(Versioned):
         self._lost, self._count = None, head.count
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
-    def _reserve(self) -> Op[Description]:
+    def _find(self) -> Op[Header]:
         if self._new is None:
-            return (yield from self.describe())
+            return (yield from self.describe()).header
         template = replace(self._new, generation=os.urandom(8)).pack()
-        return self.read((yield from self._call(_RESERVE, [template, self._ttl], self.wait)))
+        return self.read((yield from self._call(_RESERVE, [template, self._ttl], self.wait))).header
 
     def _check_parameters(self, found: Header) -> None:
         wanted: dict[str, object] = {}

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from tests.history.disturbing import DISTURBANCES
 from tests.history.faults import FATES
-from tests.history.holes import HOLES, open_holes
 from tests.history.plans import KINDS
 from tests.history.rounds import MOST_TOLD, Rounds, crew
 from tests.history.series import WAYS, series
+from tests.support.holes import HOLES, open_holes
 from tests.support.servers import binaries, running
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 import redis
 
 import bloomredis
-from tests.history.holes import open_holes
 from tests.history.plans import Plan
 from tests.history.watching import REPLACED, Watch, watched
+from tests.support.holes import open_holes
 
 Work = Literal["clear", "add"]
 

@@ -24,7 +24,6 @@ import bloomredis
 import bloomredis.asyncio
 from tests.history.calls import Call
 from tests.history.claiming import ClaimWorker
-from tests.history.holes import open_holes
 from tests.history.plans import Plan
 from tests.history.seats import Seat
 from tests.history.working import PATIENCE, CountingWorker, Hand, ItemWorker, Worker
@@ -69,7 +68,6 @@ def serve(pipe: Any, number: int, links: Links, holes: Sequence[str]) -> None:
     """Run the rounds whose plans come out of a pipe, and send back what was recorded."""
     logging.getLogger("bloomredis").setLevel(logging.ERROR)  # losses are planned
     "imported".encode("idna")  # by every socket, under a lock that no child may find taken
-    open_holes(holes)
     for plan in iter(pipe.recv, None):
         try:
             pipe.send(Process(plan, f"p{number}", links, number).run())

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.simulation.faults import FAULTS
+from tests.simulation.holes import WITH, opened
 from tests.simulation.kinds import KINDS
 from tests.simulation.running import STEPS, Failure, Simulator
 from tests.simulation.shrinking import shrunk
@@ -17,10 +18,11 @@ from tests.simulation.shrinking import shrunk
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run schedules; print the first that fails, or each rule's first."""
     options = _parsed(arguments)
-    names = ({*FAULTS} if options.faults is None else {*options.faults}) | calls()
+    faults = {*FAULTS}.intersection(*(WITH[hole] for hole in options.hole))
+    names = (faults if options.faults is None else {*options.faults}) | calls()
     names -= {*options.without}
     simulator = Simulator()
-    with simulator.installed():
+    with simulator.installed(), opened(options.hole):
         if options.seed is not None:
             found = [simulator.draw(options.seed, options.kind[0], names, steps=options.steps or STEPS)]
             return _told(simulator, [failure for failure in found if failure], trace=options.trace)
@@ -48,6 +50,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--faults", type=_list, help=f"only these: {names}")
     without = f"none of these faults or calls ({', '.join(sorted(calls()))})"
     parser.add_argument("--without", type=_list, default=[], help=without)
+    parser.add_argument("--hole", type=_list, default=[], help=f"open one of these again: {', '.join(WITH)}")
     parser.add_argument("--ignore", type=_list, default=[], help="rules whose violations are only counted")
     parser.add_argument(
         "--trace", action="store_true", help="print all that happens in the shortest schedule"

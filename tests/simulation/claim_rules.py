@@ -35,7 +35,7 @@ class ClaimRules:
         self._history = history
         self._clock = clock
         self._grants: dict[int, list[Grant]] = {}
-        self._committed: dict[int, tuple[Grant, int]] = {}  # and the entry of the log at that time
+        self._committed: dict[int, tuple[Grant, int]] = {}  # and the entry of the log then
 
     def claimed(self, request: Request, state: str) -> None:
         """Check the state that a claim was answered with."""
@@ -96,12 +96,15 @@ class ClaimRules:
         self.giving_back(request.held)
 
     def _check_only(self, request: Request, grant: Grant) -> None:
-        if any(each.held is request.held and each.verb == "commit" for each in self._history.left):
-            return  # it may have been committed before, by a call without an answer
+        if request.committed is None or any(
+            each.held is request.held and each.verb == "commit" for each in self._history.left
+        ):
+            return  # it was committed before, perhaps by a call without an answer
         other, entry = self._committed.get(grant.item, (grant, 0))
-        self._committed[grant.item] = grant, len(self._history.log) - 1
-        since = self._history.log[entry:]
-        was_in = all(each.generation == grant.generation and each.counts[grant.item] for each in since)
+        self._committed[grant.item] = grant, request.committed
+        first, last = sorted((entry, request.committed))
+        between = self._history.log[first : last + 1]
+        was_in = all(each.generation == grant.generation and each.counts[grant.item] for each in between)
         if other is not grant and was_in and self._is_valid(other):
             raise Violation(
                 "two commits", f"{request} was answered, and so was the commit of {other.request}"

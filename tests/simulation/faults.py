@@ -34,9 +34,10 @@ def lose(world: World, ref: str, how: str, late: bool) -> None:  # noqa: FBT001 
 
 
 def refuse(world: World, ref: str, word: str) -> None:
-    """Let the server refuse a message."""
+    """Let the server refuse a message; a full memory does not bar the answer of an earlier sending."""
     exchange = world.network.exchanges.get(ref)
-    if exchange is not None and exchange.message is not None:
+    answered = exchange is not None and exchange.was_executed and word == "OOM"
+    if exchange is not None and exchange.message is not None and not answered:
         message = exchange.message
         rest = len(exchange.commands) - len(message.replies)
         message.replies += [error_of(f"{word} the server refuses")] * rest

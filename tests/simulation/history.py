@@ -30,7 +30,8 @@ class Request:
     :ivar earlier: the request whose token it carries.
     :ivar entry: the newest entry of the log when it began.
     :ivar executed: the server's clock when its last command was executed, and the `generation` there.
-    :ivar opened: the generation that it opened, if it did.
+    :ivar committed: the entry of the log when a commit was first executed.
+    :ivar opened: the generation that it opened, if it did; and of which it was `told`.
     :ivar held: what a claim was answered with, or what a commit is about.
     :ivar ending: the verb that ends the claim, once that began.
     :ivar is_cancelled: whether its caller went away.
@@ -41,6 +42,7 @@ class Request:
         *(
             "answer",
             "clock",
+            "committed",
             "earlier",
             "ended",
             "ending",
@@ -63,6 +65,7 @@ class Request:
             "started",
             "state",
             "token",
+            "told",
             "verb",
         ),
     )
@@ -78,6 +81,8 @@ class Request:
         self.held: Any = None
         self.generation: bytes | None = None
         self.opened: bytes | None = None
+        self.told: bytes | None = None
+        self.committed: int | None = None
         self.is_single = True
         self.is_cancelled = False
         self.ending: str | None = None
@@ -85,11 +90,6 @@ class Request:
     def __repr__(self) -> str:
         what = "" if self.item < 0 else f"(x{self.item})"
         return f"{self.ref} {self.owner.name}.{self.verb}{what}"
-
-    @property
-    def root(self) -> Request:
-        """The first request whose answer it asks for."""
-        return self if self.earlier is None else self.earlier.root
 
     def overlaps(self, other: Request) -> bool:
         """Return whether both were running at one moment."""

@@ -61,13 +61,14 @@ class Exchange:
     """Commands that a client sends until it has the replies, or gives up.
 
     :ivar requests: those that it is sent for.
+    :ivar was_executed: whether one of its commands was, by any of its sendings.
     :ivar answer: called with the reply.
     :ivar fail: called with the error.
     """
 
     __slots__ = (
         *("answer", "commands", "fail", "is_single", "message", "owner", "ref", "requests", "retries"),
-        *("sendings", "verb"),
+        *("sendings", "verb", "was_executed"),
     )
 
     def __init__(
@@ -86,6 +87,7 @@ class Exchange:
         self.retries = owner.process.retries
         self.verb = verb_of(commands[0])
         self.sendings = 0
+        self.was_executed = False
         self.message: Message | None = None
 
 

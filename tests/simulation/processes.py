@@ -50,7 +50,8 @@ class Owner:
         self.is_fresh = True
         self._fresh_since = -1
         self.running: list[Request] = []
-        self._opened: tuple[int, bytes | None] | None = None
+        self._opened: tuple[int, bytes | None] | None = None  # by a call that goes on with what is there
+        self._newest: bytes | None = None  # by any call
 
     def __repr__(self) -> str:
         options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
@@ -66,7 +67,9 @@ class Owner:
             request.opened = generation
         if self.recreates or self.may_open:
             self.generations[generation] = math.inf
-            self._opened = entry, generation
+            self._newest = generation
+            if any(each.verb in ACKNOWLEDGING for each in requests):
+                self._opened = entry, generation
 
     @property
     def may_open(self) -> bool:
@@ -83,8 +86,8 @@ class Owner:
         """Note that a request ends."""
         self.running.remove(request)
         acknowledging = any(each.verb in ACKNOWLEDGING for each in self.running)
-        if self.recreates and self._opened is not None and request.opened == self._opened[1]:
-            self._leave_others(request.opened, step)
+        if self.recreates and request.told is not None and request.told == self._newest:
+            self._leave_others(request.told, step)
         if request.verb not in ACKNOWLEDGING:
             if (
                 answered

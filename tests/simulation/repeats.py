@@ -27,6 +27,11 @@ class Repeats:
         first = min([request.entry, *(each.entry for each in self._inherited(request))])
         return self._history.log[first:]
 
+    def _was_asked_for(self, request: Request) -> bool:
+        """Return whether somebody asked with the token of a request, and was answered."""
+        asking = self._history.requests[request.item]
+        return any(each.earlier is request and each.state == "answered" for each in asking)
+
     @staticmethod
     def _runs_beside(request: Request, other: Request) -> bool:
         """Return whether two calls of one object ran at the same time: it may answer either first."""
@@ -41,4 +46,9 @@ class Repeats:
         token = request.earlier
         if token is None:
             return request.owner is earlier.owner
-        return token.root is earlier.root or token.token == earlier.token
+        return token is earlier or _named(token) == _named(earlier)
+
+
+def _named(request: Request) -> str | None:
+    """Return what a token names, without the time, which is rounded."""
+    return request.token and request.token.rpartition("/")[0]

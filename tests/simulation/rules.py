@@ -44,23 +44,26 @@ class Rules(Repeats):
     def _take(self, request: Request, *, new: bool) -> None:
         """Find the change that an answer is about; nobody else is answered so."""
         mine = self._takeable(request)
-        during = {entry.generation for entry in self._history.window(request)}
         if self._match(request, set()):
-            taken = next(each for each in mine if each.taken is request)
-            if taken.generation not in during and not request.owner.knows(taken.generation, request):
-                raise Violation(
-                    "dead generation", f"{request} was answered {new} for a generation that is gone"
-                )
-            if not (request.owner.recreates or request.owner.knows(taken.generation, request)):
-                raise Violation(
-                    "silent loss", f"{request} was answered {new} for a filter that it was not given"
-                )
+            self._check_taken(next(each for each in mine if each.taken is request), request, mine, new=new)
         elif any(self._is_shared(each, request) or self._yields(each, request) for each in mine):
             return
         elif mine:
             raise Violation("two winners", f"{request} was answered {new}, and {mine[0].taken} was too")
         elif not (self._counts and self._is_excused(request)):
             raise Violation("nothing written", f"{request} was answered {new}, but its call did not do so")
+
+    def _check_taken(self, taken: Change, request: Request, mine: list[Change], *, new: bool) -> None:
+        """Check that an answer is about a filter that the object was given."""
+        owner = request.owner
+        if owner.knows(taken.generation, request):
+            return
+        if any(owner.knows(each.generation, request) and self._is_shared(each, request) for each in mine):
+            taken.taken = None  # the answer was about that filter, though it may be gone
+        elif all(entry.generation != taken.generation for entry in self._history.window(request)):
+            raise Violation("dead generation", f"{request} was answered {new} for a generation that is gone")
+        elif not owner.recreates:
+            raise Violation("silent loss", f"{request} was answered {new} for a filter that it was not given")
 
     def _takeable(self, request: Request) -> list[Change]:
         """Return the changes that the answer to a request may be about, the likeliest first."""
@@ -75,7 +78,7 @@ class Rules(Repeats):
         def unlikely(change: Change) -> tuple[bool, ...]:
             own, owed = request in change.claimants, not set(inherited).isdisjoint(change.claimants)
             known = request.owner.knows(change.generation, request)
-            return change not in live, not known, not own, not owed, len(change.claimants) > 1
+            return not known, change not in live, not own, change.claimants != [request], not owed
 
         return sorted(found, key=unlikely) if len(found) > 1 else found
 
@@ -134,17 +137,22 @@ class Rules(Repeats):
         return any(entry.counts[item] and owner.knows(entry.generation, request) for entry in before)
 
     def _check_own(self, request: Request) -> None:
-        """Check that a request which made the item new is not answered "already there"."""
+        """Check that not all who may be told of a change that it was new are answered "already there"."""
         for change in self._history.live(request.item):
-            if (
-                change.verb != request.verb
-                or change.taken
-                or not change.new
-                or request not in change.claimants
-            ):
+            if change.verb != request.verb or change.taken or not change.new:
                 continue
-            if not self._has_other_takers(change, request) and not self._is_excused(request):
+            own = request in change.claimants or self._is_last_beside(change, request)
+            if own and not self._has_other_takers(change, request) and not self._is_excused(request):
                 raise Violation("own work", f'{request} was answered "already there" for what it had added')
+
+    def _is_last_beside(self, change: Change, request: Request) -> bool:
+        """Return whether those who made a change left its answer to a call of the same object."""
+        return all(
+            each.state == "answered"
+            and self._runs_beside(each, request)
+            and not self._history.disturbed_since(each.started)
+            for each in change.claimants
+        )
 
     def _check_owed(self, request: Request) -> None:
         """Check that a request which asks again is not answered "already there" for its own work."""
@@ -175,9 +183,14 @@ class Rules(Repeats):
             each.state == "running"
             or (
                 self._history.is_owed(each, now, clock)
+                and not self._was_asked_for(each)
                 and (request.earlier is None or each.token is not None or each.is_cancelled)
             )
             for each in others
+        ) or any(
+            each.state == "running" and each.verb == request.verb and self._may_take(change, each)
+            for each in self._history.requests[request.item]
+            if each is not request
         )
 
     def _has_rival(self, change: Change, request: Request) -> bool:
@@ -220,10 +233,21 @@ class Rules(Repeats):
             return
         for change in live:
             alone = set(change.claimants) == {token} and change.taken is None
-            if alone and not self._has_rival(change, request):
+            if alone and not (self._has_rival(change, request) or self._was_told(change, token)):
                 raise Violation(
                     "counted again", f"{request} counted, and {token}, whose token it has, did too"
                 )
+
+    def _was_told(self, change: Change, token: Request) -> bool:
+        """Return whether a call without a token may have got the answer: of the two, one is to be used."""
+        return any(
+            each.earlier is None
+            and each.state == "answered"
+            and each.ended > token.ended
+            and each.verb == change.verb
+            and self._may_take(change, each)
+            for each in self._history.requests[change.item]
+        )
 
     def unknown(self, request: Request) -> None:
         """Check that a call which was executed, and whose outcome its caller does not know, left a token."""

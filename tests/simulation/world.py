@@ -180,7 +180,7 @@ class World:
     def _waiting(self, owner: Owner) -> list[Request]:
         """Return those that a shared batch may be for: the running ones, and those cancelled meanwhile."""
         left = [each for each in self.history.unknown if each.owner is owner and each.token is None]
-        return [*owner.running, *left]
+        return [each for each in (*owner.running, *left) if each.verb in ("add", "contains")]
 
     def ended(self, call: Call, answer: Any, error: BaseException | None) -> None:
         """Take what a caller was answered."""
@@ -217,6 +217,7 @@ class World:
         except ServerError as error:
             reply = error_of(str(error))
         message.replies.append(reply)
+        exchange.was_executed |= not isinstance(reply, Exception)
         if self.lines is not None:
             self.lines.append(f"    {message.name} {verb} -> {reply!r}")
         generation, counts = self.observe(self.server.data)
@@ -234,11 +235,16 @@ class World:
         elif verb == "commit" and reply == 1:
             for request in exchange.requests:
                 self.claims.giving_back(request.held)
+                if request.committed is None:
+                    request.committed = len(self.history.log) - 1
 
     def reply(self, ref: str) -> None:
         """Hand a client the reply that it waits for."""
         exchange = self.network.exchanges.get(ref)
         if exchange is not None:
+            if exchange.message is not None and exchange.message.is_executed:
+                for request in exchange.requests:
+                    request.told = request.opened
             self.go_on(exchange.owner, lambda: self.network.answer(exchange))
 
     def wait(self, seconds: float) -> None:

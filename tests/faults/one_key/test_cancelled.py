@@ -263,6 +263,29 @@ def test_an_add_with_a_local_cache(any_proxy: Proxy) -> None:
     play(any_proxy, scene, local_cache=True)
 
 
+def test_a_shared_add_of_an_item_in_the_local_cache(any_proxy: Proxy) -> None:
+    """Who asks again while the shared call is under way waits for its answer."""
+
+    async def scene(f: Filter) -> None:
+        first, second = Held(), Held()
+        any_proxy.plan("add", first, second)
+        alone = asyncio.create_task(f.add("y"))
+        await asyncio.to_thread(first.wait)
+        shared = asyncio.create_task(f.add("x"))
+        await _sent()
+        first.go.set()
+        await asyncio.to_thread(second.wait)
+        shared.cancel()
+        assert await f.contains("x")
+        again = asyncio.create_task(f.add("x"))
+        await _sent()
+        second.go.set()
+        assert await alone
+        assert await again
+
+    play(any_proxy, scene, local_cache=True)
+
+
 async def _drained(items: AsyncIterator[str], into: list[str]) -> None:
     async for item in items:
         into.append(item)  # noqa: PERF401 - what has come is kept when it is cancelled

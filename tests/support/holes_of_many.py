@@ -1,7 +1,4 @@
-"""Holes of filters of many keys, which can be opened again.
-
-Some patch what came only when they were mended: without that they raise `RuntimeError`.
-"""
+"""Holes of filters of many keys, which can be opened again."""
 
 from __future__ import annotations
 
@@ -16,24 +13,19 @@ from bloomredis.stored.layers import StoredLayers
 from bloomredis.stored.shard import StoredShard
 from bloomredis.stored.shards import StoredShards
 
+Patch = Callable[[Any, str, Any], object]
 _RESERVE, _DELETE = map(scripts.load, ("reserve", "delete"))
 
 
-def _patch(owner: Any, name: str, hole: Any) -> None:
-    if not hasattr(owner, name):
-        raise RuntimeError(f"{owner.__name__} has no {name} by now")
-    setattr(owner, name, hole)
-
-
-def _stale_objects_drop_shards() -> None:
+def _stale_objects_drop_shards(patch: Patch) -> None:
     """A3: a shard of another record is taken for an older one, and not only when the record said so."""
 
-    def opened(self: Any, *, noticed: bool = False) -> Any:
+    def find(self: Any, *, noticed: bool = False) -> Any:
         of, replaced = self._of, self._of.entry(self._number)
         if replaced:
             found = yield from self.found()
             if found is not None and found.generation == replaced:
-                return self._accept(found)
+                return found
             if not noticed:
                 of.shard_lost(self._number)
         while True:
@@ -45,23 +37,23 @@ def _stale_objects_drop_shards() -> None:
                 continue
             recorded = yield from of.record_shard(self._number, found.generation, replaced, lasts=True)
             if recorded == found.generation:
-                return self._accept(found)
+                return found
             replaced = recorded
 
-    _patch(StoredShard, "_open", opened)
+    patch(StoredShard, "_find", find)
 
 
-def _damage_is_cleared_again() -> None:
+def _damage_is_cleared_again(patch: Patch) -> None:
     """A4: each who meets a lost layer clears what is there by then."""
 
     def recover(self: Any, _: Any, handle: Any) -> Any:
         self.lose(f"a layer of {self.name!r} has vanished", handle, damaged=True)
         yield from self.clear()
 
-    StoredLayers.RECOVERY = {**StoredLayers.RECOVERY, replies.DAMAGED: recover}
+    patch(StoredLayers, "RECOVERY", {**StoredLayers.RECOVERY, replies.DAMAGED: recover})
 
 
-def _sweeps_go_too_far() -> None:
+def _sweeps_go_too_far(patch: Patch) -> None:
     """A5: clear() and delete() delete the shards of records that came later."""
 
     def sweep(self: Any, record: Any) -> Any:
@@ -71,26 +63,26 @@ def _sweeps_go_too_far() -> None:
             if found is not None and found.generation[:4] != record.tag:
                 yield from self._on(record.server(each._number), each.drop(found))
 
-    _patch(StoredShards, "_sweep", sweep)
+    patch(StoredShards, "_sweep", sweep)
 
 
-def _a_lost_record_is_revived() -> None:
+def _a_lost_record_is_revived(patch: Patch) -> None:
     """A6: who finds that all it knew has ended begins a layer in the generation that was there."""
 
     def begin_anew(self: Any, _: Any, handle: Any) -> Any:
         revived = replace(self._known(handle), newest=0, began=())
         self._switch((yield from self._push(None, revived)), handle)
 
-    StoredLayers.RECOVERY = {**StoredLayers.RECOVERY, replies.ENDED: begin_anew}
-    _patch(LayerRecord, "continues", lambda self, known: self.head.generation == known.head.generation)
+    patch(StoredLayers, "RECOVERY", {**StoredLayers.RECOVERY, replies.ENDED: begin_anew})
+    patch(LayerRecord, "continues", lambda self, known: self.head.generation == known.head.generation)
 
 
-def _records_are_not_looked_at() -> None:
+def _records_are_not_looked_at(patch: Patch) -> None:
     """A7: nobody who has opened a shard looks at the record again."""
-    _patch(StoredShards, "is_look_due", lambda _: False)
+    patch(StoredShards, "is_look_due", lambda _: False)
 
 
-HOLES_OF_MANY: Final[dict[str, Callable[[], None]]] = {
+HOLES_OF_MANY: Final[dict[str, Callable[[Patch], None]]] = {
     "stale-drops": _stale_objects_drop_shards,
     "damage-cleared-again": _damage_is_cleared_again,
     "sweeps-too-far": _sweeps_go_too_far,

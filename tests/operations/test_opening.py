@@ -1,0 +1,135 @@
+"""Calls of one object that open, reserve, clear and delete at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+import pytest
+import redis
+
+from bloomredis import OutcomeUnknownError
+from bloomredis.drivers.sync import drive
+from bloomredis.operations.counting import CountingOperations
+from bloomredis.operations.plain import PlainOperations
+from bloomredis.operations.scaling import ScalingOperations
+from bloomredis.protocol.steps import commands_of
+
+KINDS: Final[dict[str, Callable[..., Any]]] = {
+    "plain": PlainOperations,
+    "counting": CountingOperations,
+    "scaling": ScalingOperations,
+}
+
+
+class UnderWay:
+    """An operation whose commands are executed before their replies arrive."""
+
+    def __init__(self, client: redis.Redis, operation: Generator[Any, Any, Any]) -> None:
+        self._client: Any = client
+        self._operation = operation
+        self._step: Any = next(operation)
+        self._reply: Any = None
+
+    def execute(self) -> UnderWay:
+        """Let the server execute the next step."""
+        (command,) = commands_of(self._step)
+        self._reply = self._client.execute_command(*command)
+        return self
+
+    def reply(self) -> UnderWay:
+        """Let the reply arrive."""
+        self._step, self._reply = self._operation.send(self._reply), None
+        return self
+
+    def lost(self) -> None:
+        """Let the connection break."""
+        with pytest.raises(OutcomeUnknownError):
+            self._operation.throw(redis.ConnectionError())
+
+    def ended(self) -> Any:
+        """Let the operation go on to its end; return its answer."""
+        if self._reply is not None:
+            try:
+                self.reply()
+            except StopIteration as end:
+                return end.value
+        return drive(self._client, self._rest())
+
+    def _rest(self) -> Generator[Any, Any, Any]:
+        step = self._step
+        try:
+            while True:
+                try:
+                    answer = yield step
+                except Exception as error:
+                    step = self._operation.throw(error)
+                else:
+                    step = self._operation.send(answer)
+        except StopIteration as end:
+            return end.value
+
+
+@pytest.fixture(params=KINDS)
+def make(request: pytest.FixtureRequest, any_client: redis.Redis) -> Callable[[], Any]:
+    """Make an object; the server knows the scripts."""
+
+    def made() -> Any:
+        return KINDS[request.param]("seen", capacity=100, error_rate=0.01)
+
+    for call in (made().add("a"), made().clear(), made().delete()):
+        drive(any_client, call)
+    return made
+
+
+def test_reserve_outlasts_an_older_open(make: Callable[[], Any], any_client: redis.Redis) -> None:
+    """An open that was executed before the filter was replaced may be answered before the reserve() is."""
+    f = make()
+    add = UnderWay(any_client, f.add("x")).execute()
+    drive(any_client, make().clear())
+    reserve = UnderWay(any_client, f.reserve()).execute()
+    add.reply()
+    reserve.ended()
+    assert drive(any_client, f.add("y"))
+    assert add.ended()
+    assert drive(any_client, f.contains_many(["x", "y"])) == [True, True]
+
+
+def test_the_last_of_two_clears_counts(make: Callable[[], Any], any_client: redis.Redis) -> None:
+    """The reply to the first may arrive after that to the second."""
+    f = make()
+    drive(any_client, f.reserve())
+    first = UnderWay(any_client, f.clear()).execute().reply().execute()
+    drive(any_client, f.clear())
+    first.ended()
+    assert drive(any_client, f.add("x"))
+
+
+def test_delete_is_no_loss_for_who_opens_meanwhile(make: Callable[[], Any], any_client: redis.Redis) -> None:
+    """An open that was executed before the filter was deleted is made again."""
+    f = make()
+    add = UnderWay(any_client, f.add("x")).execute()
+    assert drive(any_client, f.delete())
+    assert add.ended()
+    assert drive(any_client, f.contains("x"))
+
+
+def test_delete_keeps_what_a_newer_filter_owes(make: Callable[[], Any], any_client: redis.Redis) -> None:
+    """An add between the execution of delete() and its reply makes a filter anew, and has no answer."""
+    f = make()
+    drive(any_client, f.reserve())
+    delete = UnderWay(any_client, f.delete()).execute().reply().execute()
+    f.stored.reset()
+    UnderWay(any_client, f.add("x")).execute().reply().execute().lost()
+    assert delete.ended()
+    assert drive(any_client, f.add("x"))
+
+
+def test_clear_lets_go_of_a_filter_that_it_replaced(make: Callable[[], Any], any_client: redis.Redis) -> None:
+    """Also where it is interrupted while it looks which of two is the newer one."""
+    f = make()
+    drive(any_client, f.reserve())
+    clear = UnderWay(any_client, f.clear()).execute().reply()
+    drive(any_client, f.reserve())
+    clear.execute().reply().lost()
+    assert f.stored.handle is None

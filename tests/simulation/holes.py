@@ -1,0 +1,39 @@
+"""Holes that the simulator has to find, each with the faults that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+from unittest import mock
+
+from tests.support.holes import HOLES
+
+WITH: Final = {
+    "refusal-proves": {"lost_reply", "refusal"},
+    "cache-learns-for-newest": {"slow"},
+    "cache-answers-for-any": {"slow"},
+    "generations-ignored": {"lost_reply", "flush_all", "evict_filter"},
+    "answers-not-kept": {"cancel"},
+    "batches-not-kept": {"cancel"},
+    "nothing-pending": {"lost_reply"},
+    "lanes-not-bound": {"fork"},
+    "debts-survive-fork": {"fork", "lost_reply"},
+}
+"""The faults by hole; all calls are made.
+
+`tokens-shared` and `claims-not-pending` are missing: in some thousand schedules neither was found.
+"""
+
+
+@contextmanager
+def opened(names: Iterable[str]) -> Iterator[None]:
+    """Open some holes for a while."""
+    with ExitStack() as stack:
+
+        def patch(thing: Any, name: str, value: Any) -> None:
+            stack.enter_context(mock.patch.object(thing, name, value))
+
+        for name in names:
+            HOLES[name](patch)
+        yield

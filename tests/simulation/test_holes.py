@@ -1,0 +1,36 @@
+"""The simulator finds the holes that have been mended, once they are open again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.__main__ import calls
+from tests.simulation.holes import WITH, opened
+from tests.simulation.kinds import KINDS
+from tests.simulation.running import Failure, Simulator
+
+MOST_SCHEDULES = 10_000
+
+
+def found(simulator: Simulator, hole: str) -> tuple[int, Failure | None]:
+    """Return how many schedules were drawn until one broke a rule, and how it did."""
+    names = WITH[hole] | calls()
+    for number in range(MOST_SCHEDULES):
+        seed, kind = divmod(number, len(KINDS))
+        if failure := simulator.draw(seed, [*KINDS][kind], names):
+            return number + 1, failure
+    return MOST_SCHEDULES, None
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("hole", WITH)
+def test_a_hole_is_found(hole: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Within 10,000 schedules from the first seed on; the same schedule breaks no rule without the hole."""
+    simulator = Simulator()
+    with simulator.installed():
+        with opened([hole]):
+            schedules, failure = found(simulator, hole)
+        with capsys.disabled():
+            print(f"\n{hole}: {schedules} schedules, {failure and failure.violation}")  # noqa: T201 - the figures that are asked for
+        assert failure is not None
+        assert simulator.replay(failure.scenario, failure.actions) is None

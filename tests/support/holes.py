@@ -1,0 +1,198 @@
+"""Holes that have been mended, and can be opened again: checkers have to find them.
+
+Each takes one safeguard out of the library; `patch` puts an attribute in the place of another, as setattr
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha1
+from typing import Any, Final
+
+from bloomredis.errors import ServerRefusedError
+from bloomredis.operations import local_cache, membership, outcomes
+from bloomredis.operations.claims import Claims
+from bloomredis.operations.local_cache import CachedMembership
+from bloomredis.protocol import scripts
+from bloomredis.protocol.keys import as_bytes
+from bloomredis.protocol.ledger import Ledger
+from bloomredis.protocol.receipts import Lane, Lanes, Pending
+from tests.support.holes_of_many import HOLES_OF_MANY, Patch
+
+_RECALL: Final = "local function recall(receipt, call)\n"
+
+
+def _survives_a_fork(patch: Patch, kind: Any, marker: str) -> None:
+    renew = kind.renew
+    patch(kind, "renew", lambda self: None if hasattr(self, marker) else renew(self))
+
+
+def _lanes_survive_a_fork(patch: Patch) -> None:
+    """A forked child goes on in the lanes of its parent."""
+    _survives_a_fork(patch, Lanes, "free")
+
+
+def _debts_survive_a_fork(patch: Patch) -> None:
+    """What a parent is owed is its children's too."""
+    _survives_a_fork(patch, Ledger, "items")
+    _survives_a_fork(patch, Claims, "_pending")
+
+
+def _receipts_answer_other_calls(patch: Patch) -> None:
+    """A receipt is found by the number of the call alone."""
+    next_call = Lane.next_call
+    patch(Lane, "next_call", lambda self, _: next_call(self, 0))
+
+
+def _lanes_are_not_bound(patch: Patch) -> None:
+    """Both: lanes as they were at first."""
+    _lanes_survive_a_fork(patch)
+    _receipts_answer_other_calls(patch)
+
+
+def _a_refusal_proves_that_nothing_was_done(patch: Patch) -> None:
+    """A call that was refused is taken for not executed."""
+    original = outcomes.is_not_executed
+
+    def is_not_executed(error: BaseException) -> bool:
+        return isinstance(error, ServerRefusedError) or original(error)
+
+    patch(membership, "is_not_executed", is_not_executed)
+
+
+def _answers_are_not_kept(patch: Patch) -> None:
+    """An answer that came when nobody was there to receive it is dropped."""
+    _only_batches_keep_nothing(patch)
+    patch(Ledger, "keep", lambda *_, **__: None)
+
+
+def _only_batches_keep_nothing(patch: Patch) -> None:
+    """The same in a batch whose call was shared."""
+    patch(outcomes.Answers, "keep", lambda *_: None)
+
+
+def _pending_answers_survive_the_filter(patch: Patch) -> None:
+    """What is pending is answered for another generation too."""
+    ledger: Any = Ledger
+    add, keep, find, taking, cut = ledger.add, ledger.keep, ledger.find, ledger.taking, ledger.cut
+    patch(
+        ledger,
+        "add",
+        lambda self, items, lane, call, _, *rest, **late: add(self, items, lane, call, b"", *rest, **late),
+    )
+    patch(ledger, "keep", lambda self, item, _, *, answer: keep(self, item, b"", answer=answer))
+    patch(ledger, "find", lambda self, item, _: find(self, item, b""))
+    patch(ledger, "taking", lambda self, item, _, token: taking(self, item, b"", token))
+    patch(
+        ledger,
+        "cut",
+        lambda self, items, start, stop, most, _: cut(self, items, start, stop, most, b""),
+    )
+
+
+def _nothing_is_pending(patch: Patch) -> None:
+    """The ledger forgets what is owed."""
+    patch(Ledger, "find", lambda *_: None)
+
+
+def _equal_items_share_a_token(patch: Patch) -> None:
+    """Of a batch each item gets the token of the last that is equal."""
+    add: Any = Ledger.add
+
+    def added(self: Ledger, items: Sequence[str | bytes], *call: Any, **late: Any) -> list[Pending]:
+        add(self, items, *call, **late)
+        return [self.items[as_bytes(item)][-1] for item in items]
+
+    patch(Ledger, "add", added)
+
+
+class _NewestCopy:
+    """The copy of the filter that is known now, whenever it is used."""
+
+    def __init__(self, cache: Any) -> None:
+        self.__dict__["cache"] = cache
+
+    def _copy(self) -> Any:
+        cache = self.__dict__["cache"]
+        handle = cache._stored.handle
+        if handle is not None and cache._copy.handle is not handle:
+            cache._copy = local_cache._Copy(handle)
+        return cache._copy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._copy(), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._copy(), name, value)
+
+
+def _the_cache_learns_for_the_newest(patch: Patch) -> None:
+    """The local cache learns an answer for the filter that is known when it arrives."""
+    refreshed: Any = CachedMembership._refreshed
+
+    def newest(self: CachedMembership, handle: Any) -> Any:
+        yield from refreshed(self, handle)
+        return _NewestCopy(self)
+
+    patch(CachedMembership, "_refreshed", newest)
+
+
+def _the_cache_answers_for_any(patch: Patch) -> None:
+    """The local cache answers whatever filter it is a copy of."""
+
+    def has(self: Any, encoded: bytes) -> bool:
+        copy = self._copy
+        is_fresh = copy is not None and vars(local_cache)["time"].monotonic() < copy.until
+        return is_fresh and encoded not in self._ledger.items and copy.bits.has(encoded)
+
+    patch(CachedMembership, "has", has)
+
+
+def _receipts_are_ignored(patch: Patch) -> None:
+    """A call that is sent again is executed again; this hole stays open."""
+    for verb in ("add", "remove", "commit"):
+        script = scripts.load(verb)
+        text = script.text.replace(_RECALL, f"{_RECALL}if true then return nil, false end\n")
+        if text == script.text:
+            raise RuntimeError(f"{verb} finds no receipt in another way by now")
+        object.__setattr__(script, "text", text)
+        object.__setattr__(script, "sha", sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _claims_are_not_pending(patch: Patch) -> None:
+    """A claim without an answer is forgotten by its object, and so is one that did not reach its caller."""
+
+    class Forgetful(dict[bytes, bytes]):
+        def pop(self, *_: Any) -> bytes:
+            return b""
+
+    def renew(self: Claims) -> None:
+        self._pending = Forgetful()
+
+    patch(Claims, "renew", renew)
+
+
+HOLES: Final[dict[str, Callable[[Patch], None]]] = {
+    "lanes-survive-fork": _lanes_survive_a_fork,
+    "debts-survive-fork": _debts_survive_a_fork,
+    "receipts-of-others": _receipts_answer_other_calls,
+    "lanes-not-bound": _lanes_are_not_bound,
+    "refusal-proves": _a_refusal_proves_that_nothing_was_done,
+    "answers-not-kept": _answers_are_not_kept,
+    "batches-not-kept": _only_batches_keep_nothing,
+    "generations-ignored": _pending_answers_survive_the_filter,
+    "nothing-pending": _nothing_is_pending,
+    "tokens-shared": _equal_items_share_a_token,
+    "cache-learns-for-newest": _the_cache_learns_for_the_newest,
+    "cache-answers-for-any": _the_cache_answers_for_any,
+    "receipts-ignored": _receipts_are_ignored,
+    "claims-not-pending": _claims_are_not_pending,
+    **HOLES_OF_MANY,
+}
+
+
+def open_holes(names: Iterable[str]) -> None:
+    """Open some in this process, for good."""
+    for name in names:
+        HOLES[name](setattr)
