@@ -18,7 +18,7 @@ from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import shard_record
-from bloomredis.stored.handle import Handle, LayoutChanged
+from bloomredis.stored.handle import Handle
 from bloomredis.stored.header import Header
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter
@@ -42,6 +42,12 @@ class StoredShard(StoredFilter):
         super().__init__(name, new=None, layout=None, ttl=0, on_lost=of._on_lost, wait=of.wait)  # noqa: SLF001 - a part of it
         self._of = of
         self._number = number
+        self._doubted: Handle | None = None  # a call met another shard than this, and nobody was told yet
+
+    def reset(self) -> None:
+        """Drop the cache; what was lost was so together with the filter, or the caller knows of it."""
+        super().reset()
+        self._doubted = None
 
     def open(self, *, noticed: bool = False) -> Op[Handle]:
         """Make the shard if it has never been made; check and remember it.
@@ -81,12 +87,17 @@ class StoredShard(StoredFilter):
         return found.generation if found is not None and self._of.owns(found) else b""
 
     def _find(self, *, noticed: bool = False) -> Op[Header]:
-        of, number = self._of, self._number
+        of, number, doubted = self._of, self._number, self._doubted
         recorded = of.entry(number)  # before the shard is looked at: what is missing then was lost
         while True:
             makes = noticed or not recorded
             found = yield from (self._reserved() if makes else self.found())
             now = yield from of.recorded(number)
+            if doubted is not None and not noticed:  # the record is the same: it is the shard that was lost
+                noticed = True
+                if next(doubted.losses) == 0:
+                    of.shard_lost(number)
+                yield from of.acquire()  # raises as long as the caller has not dealt with the loss
             if found is not None and found.generation == now:
                 return found
             if now != recorded:
@@ -113,16 +124,13 @@ class StoredShard(StoredFilter):
         """Let the shard live for `ttl` ms from now, or for ever if that is 0; False if it is gone."""
         return (yield from self._as_known(_EXPIRE, [self.key], [found.identity, ttl])) is not None
 
+    def _accept(self, head: Header) -> Handle:
+        self._doubted = None
+        return super()._accept(head)
+
     def _recover_shard(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - all are losses
-        if next(handle.losses):
-            return
-        self.handle = None
-        try:
-            yield from self._of.recorded(self._number)
-        except LayoutChanged:
-            return  # the filter was lost, not only the shard
-        self._of.shard_lost(self._number)
-        yield from self.open(noticed=True)
+        self.handle, self._doubted = None, handle
+        yield from self.open()
 
     RECOVERY = dict.fromkeys(Versioned.RECOVERY, _recover_shard)
 

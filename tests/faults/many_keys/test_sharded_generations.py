@@ -16,12 +16,14 @@ from bloomredis import (
     ConnectionFailedError,
     FilterLostError,
     FilterNotFoundError,
+    OutcomeUnknownError,
     ShardedBloomFilter,
 )
 from bloomredis.stored import shard_record
+from tests.support.background import outcome, started
 from tests.support.clock import Clock
 from tests.support.dying import Died, MortalClient
-from tests.support.proxy import Proxy, after, passed, proxied
+from tests.support.proxy import Fate, Held, Proxy, after, dropped, lost, passed, proxied
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server, binaries, running
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
@@ -69,8 +71,8 @@ def test_objects_that_go_on_make_one_filter(any_server: Server, empty: Callable[
         assert all(ShardedBloomFilter(any_server.client(), "seen", **OPTIONS).contains_many(NEW))
 
 
-@pytest.mark.parametrize("lost", ["a shard", "all shards", "the record", "everything", "by clear()"])
-def test_a_loss_in_the_midst_of_a_race(any_server: Server, lost: str) -> None:
+@pytest.mark.parametrize("what", ["a shard", "all shards", "the record", "everything", "by clear()"])
+def test_a_loss_in_the_midst_of_a_race(any_server: Server, what: str) -> None:
     """An item has one winner before it and one after it."""
     client = any_server.client()
     filters = [
@@ -92,10 +94,10 @@ def test_a_loss_in_the_midst_of_a_race(any_server: Server, lost: str) -> None:
     begun.wait(60)
     keys = shard_keys(client)
     gone = {"a shard": keys[3:4], "all shards": keys, "the record": ["seen"]}
-    if lost in gone:
-        client.delete(*gone[lost])
+    if what in gone:
+        client.delete(*gone[what])
     else:
-        LOSSES[lost](client)
+        LOSSES[what](client)
     for thread in threads:
         thread.join(60)
     assert max(Counter(wins).values()) <= 2
@@ -145,13 +147,13 @@ def test_deleting_nothing_leaves_what_is_made_meanwhile(proxy: Proxy, server: Se
 
 
 @pytest.mark.parametrize("call", ["clear", "delete"])
-@pytest.mark.parametrize("lost", ["the record", "nothing"])
-def test_what_a_lost_record_left_is_deleted(server: Server, call: str, lost: str) -> None:
+@pytest.mark.parametrize("what", ["the record", "nothing"])
+def test_what_a_lost_record_left_is_deleted(server: Server, call: str, what: str) -> None:
     """The shards of a record that was evicted are found by `clear()` and `delete()`."""
     client = server.client()
     f = ShardedBloomFilter(client, "seen", **OPTIONS)
     f.add_many(ITEMS)
-    if lost == "the record":
+    if what == "the record":
         client.delete("seen")
     getattr(ShardedBloomFilter(server.client(), "seen", **OPTIONS), call)()
     assert shard_keys(client) == []
@@ -380,3 +382,36 @@ def test_a_slow_delete_leaves_the_copies_of_another_filter(any_server: Server, a
         ShardedBloomFilter(clients, "seen", **OPTIONS).delete()
         opened = ShardedBloomFilter.open([any_server.client(), second.client()], "seen")
         assert all(opened.contains_many(ITEMS))
+
+
+@pytest.mark.parametrize("fate", [dropped, lost])
+def test_a_lost_shard_is_told_of_after_an_error(any_proxy: Proxy, any_server: Server, fate: Fate) -> None:
+    """Others have made it anew, and the record could not be read by the call that met the new one."""
+    f = ShardedBloomFilter(any_proxy.client(), "seen", **OPTIONS)
+    f.add_many(ITEMS)
+    client = any_server.client()
+    client.delete(*shard_keys(client))
+    ShardedBloomFilter(client, "seen", on_lost="recreate", **OPTIONS).add_many(ITEMS)
+    any_proxy.plan("record_shard", fate)
+    with pytest.raises(OutcomeUnknownError):
+        f.add("item-1")
+    for _ in range(2):
+        with pytest.raises(FilterLostError):
+            f.add("item-1")
+
+
+def test_a_lost_shard_is_told_of_before_another_thread_goes_on(any_proxy: Proxy, any_server: Server) -> None:
+    """The thread that met the new one waits for the record; another call of the object waits for its own."""
+    f = ShardedBloomFilter(any_proxy.client(), "seen", **OPTIONS)
+    f.add_many(ITEMS)
+    client = any_server.client()
+    client.delete(*shard_keys(client))
+    ShardedBloomFilter(client, "seen", on_lost="recreate", **OPTIONS).add_many(ITEMS)
+    held = Held()
+    any_proxy.plan("record_shard", held)
+    waiting = started(lambda: f.add("item-1"))
+    held.wait()
+    with pytest.raises(FilterLostError):
+        f.add("item-1")
+    held.go.set()
+    assert isinstance(outcome(waiting), FilterLostError)
