@@ -63,7 +63,8 @@ def _dealt(history: History, loss: Loss, call: Call, calls: Sequence[Call]) -> b
 def _silent_losses(history: History, calls: Sequence[Call]) -> Iterator[str]:
     """An object that was not given the new filter must not answer for it."""
     for loss in history.losses:
-        if not loss.sure or not any(_used(history, call, loss) for call in calls):
+        since = _opened_before(loss, calls)
+        if not loss.sure or not any(_used(history, call, loss) and call.start > since for call in calls):
             continue
         given = min(
             (each.start for each in calls if each.verb in _WAYS_OUT and each.end > loss.start),
@@ -78,6 +79,18 @@ def _silent_losses(history: History, calls: Sequence[Call]) -> Iterator[str]:
             )
             if silent and given > call.end:
                 yield f"silent loss after {loss}: {call}"
+
+
+def _opened_before(loss: Loss, calls: Sequence[Call]) -> float:
+    """Return since when an object knows what was lost: of a shard since it was opened anew."""
+    if loss.shard is None:
+        return -math.inf
+    opened = (each.end for each in calls if each.verb in _WAYS_OUT and each.state == "answered")
+    return (
+        -math.inf
+        if loss.shard is None
+        else max((end for end in opened if end <= loss.start), default=-math.inf)
+    )
 
 
 def _used(history: History, call: Call, loss: Loss) -> bool:

@@ -150,6 +150,9 @@ TOLD_RIGHT: dict[str, History] = {
     "told while another call was under way": History(
         PLAN, [add(0, True), call("reserve", 2), add(2.05, False), add(3, **LOST)], LOSS
     ),
+    "a shard that was not used since the filter was opened anew": History(
+        SHARDED, [add(0, True), call("reserve", 1), add(3, True)], (Loss(2, 2.1, shard=SHARD),)
+    ),
 }
 TOLD_WRONG: dict[str, History] = {
     "silent loss": History(PLAN, [add(0, True), add(2, True)], LOSS),
