@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final, Protocol, cast
 
+from bloomredis.arguments import shown
+
 _SECRET_BYTES: Final = 16
 Item = str | bytes | bytearray | memoryview | int
 
@@ -30,7 +32,8 @@ def encode(item: Item) -> bytes:
             return item.encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"item {item!r} is not valid Unicode ({error.reason}); pass bytes, or give the filter encode="
+                f"item {shown(item)} is not valid Unicode ({error.reason}); "
+                "pass bytes, or give the filter encode="
             ) from None
     if isinstance(item, bytes | bytearray | memoryview):
         return bytes(item)

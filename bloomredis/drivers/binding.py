@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
+from bloomredis.arguments import shown
 from bloomredis.operations.options import Options
 
 C = TypeVar("C")
@@ -46,9 +47,16 @@ class Bound(Generic[C]):
         self._bind()
 
     def _check_kind(self, client: object) -> None:
-        own, given = type(self).__name__, type(client).__name__
-        if isinstance(client, _NoClient) or is_asyncio(client) == self._is_asyncio:
+        own = type(self).__name__
+        if isinstance(client, _NoClient):
             return
+        if isinstance(client, list | tuple) and not client:
+            raise ValueError("a list of clients must have at least one")
+        for each in client if isinstance(client, list | tuple) else [client]:
+            check_client(each, own)
+        if is_asyncio(client) == self._is_asyncio:
+            return
+        given = type(client[0] if isinstance(client, list | tuple) else client).__name__
         if self._is_asyncio:
             raise TypeError(f"{given} is no asyncio client; use bloomredis.{own}")
         raise TypeError(f"{given} is an asyncio client; use bloomredis.asyncio.{own}")
@@ -101,6 +109,22 @@ class _NoClient:
         raise RuntimeError("a filter that was pickled has no client; give it one: filter.with_client(client)")
 
     pipeline = __getitem__ = execute_command
+
+
+def check_client(client: object, class_name: str) -> None:
+    """Raise `TypeError` for what is no client, or a pipeline."""
+    given = type(client).__name__
+    if isinstance(client, str | bytes):  # not shown: a URL may have a password
+        raise TypeError(f"client must be a client of redis-py or valkey-py, not a {given}")
+    if isinstance(client, type):
+        raise TypeError(f"client must be a client, not the class {client.__name__}: call it")
+    if any("Pipeline" in kind.__name__ for kind in type(client).__mro__):
+        raise TypeError(
+            f"client must be a client, not a {given}: give {class_name} the client that it was made from, "
+            "and queue calls on it with queue_add(pipe, item)"
+        )
+    if not callable(getattr(client, "execute_command", None)):
+        raise TypeError(f"client must be a client of redis-py or valkey-py, not {given} {shown(client)}")
 
 
 def is_asyncio(client: object) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Generator
 from datetime import timedelta
 from typing import Any, Self
 
+from bloomredis.arguments import shown
 from bloomredis.drivers import aio, sync
 from bloomredis.drivers.binding import documented_as
 from bloomredis.operations.claims import Held, State
@@ -42,11 +43,11 @@ class _Claim:
         return self._held.state == "claimed"
 
     def __repr__(self) -> str:
-        return f"<Claim on {self.item!r}: {self.state}>"
+        return f"<Claim on {shown(self.item)}: {self.state}>"
 
     def _not_released(self, error: Exception) -> None:
         """Log that a release failed, since the caller's own exception is the one to raise."""
-        _log.warning("%r was not released (%s); it is free when its lease runs out", self.item, error)
+        _log.warning("%s was not released (%s); it is free when its lease runs out", shown(self.item), error)
 
 
 class Claim(_Claim):

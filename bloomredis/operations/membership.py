@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 from zlib import crc32
 
+from bloomredis.arguments import shown
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
 from bloomredis.errors import (
     ConnectionFailedError,
@@ -241,8 +242,8 @@ class Membership:
                     return reply
         if any(pending.until <= time.monotonic() for pending in calls):
             raise OutcomeUnknownError(
-                f"{item!r} is in {self._stored.name!r}, perhaps by a call of this object that got no reply, "
-                "and whose receipt is gone by now: whether it was new cannot be known any more"
+                f"{shown(item)} is in {self._stored.name!r}, perhaps by a call of this object that got "
+                "no reply, and whose receipt is gone by now: whether it was new cannot be known any more"
             )
         return reply
 

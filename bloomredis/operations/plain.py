@@ -41,14 +41,13 @@ class PlainOperations(Queueing, FilterOperations):
         **common: Unpack[CommonParameters[Any]],
     ) -> None:
         options = Options(**common)
+        arguments.flag("refresh_ttl", refresh_ttl)
+        arguments.flag("local_cache", local_cache)
         name = arguments.name(name)
         check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
         stored: Stored
         if layout is None or isinstance(layout, str):
-            if refresh_ttl:
-                raise ValueError(
-                    "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
-                )
+            _check_native(refresh_ttl=refresh_ttl)
             foreign, new = None, planning.template(capacity, error_rate, layout)
             storage = options.storage(ttl, can_create=new is not None)
             stored = StoredFilter(name, new=new, layout=layout, **storage)
@@ -63,13 +62,22 @@ class PlainOperations(Queueing, FilterOperations):
         return snapshot(self.stored, self.codec)
 
 
+def _check_native(*, refresh_ttl: bool) -> None:
+    """Raise `ValueError` for options that need another system's layout."""
+    if refresh_ttl:
+        raise ValueError(
+            "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
+        )
+
+
 def _check_foreign(name: str, layout: ForeignLayout, options: Options, *, local_cache: bool) -> None:
     """Raise `ValueError` for options that need a header."""
     if local_cache:
         raise ValueError(f"local_cache=True is not for {layout.name}: the loss of {name!r} cannot be noticed")
     if options.on_lost != "raise":
         raise ValueError(
-            f"on_lost={options.on_lost!r} has no use here: a bitmap without a header is not missed"
+            f"on_lost={arguments.shown(options.on_lost)} has no use here: "
+            "a bitmap without a header is not missed"
         )
 
 

@@ -30,7 +30,9 @@ class RotatingOperations(LayeredOperations):
     ) -> None:
         cut = sizing.positive("slices", slices, MAX_SLICES)
         new = RotatingRecord(
-            head=planning.whole(capacity, error_rate, layout, RotatingRecord.kind),
+            head=planning.whole(
+                arguments.bounded("capacity", capacity), error_rate, layout, RotatingRecord.kind
+            ),
             width=-(-1000 * arguments.milliseconds("window", window) // cut),
             slices=cut,
         )

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from bloomredis import arguments
-from bloomredis.arguments import listed
+from bloomredis.arguments import listed, shown
 from bloomredis.bits import encoding
 from bloomredis.bits.batch import Encoded
 from bloomredis.operations.claims import Held
@@ -49,7 +49,7 @@ class Codec:
             return self._encoder.encode(item)
         encoded = self._custom(item)
         if not isinstance(encoded, bytes):
-            raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {item!r}")
+            raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {shown(item)}")
         return self._foreign.encode(encoded) if self._foreign else encoded
 
     def _encode_each(self, items: Sequence[Any]) -> Encoded:
