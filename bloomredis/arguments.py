@@ -37,10 +37,20 @@ def name(value: str) -> str:
 
 
 def listed(items: Iterable[T]) -> list[T]:
-    """Return items as a list; a single str or bytes is not an iterable of items."""
+    """Return items as a list, those of an array or a column as Python's own objects."""
+    check_items(items)
+    to_list = getattr(items, "to_pylist", None) or getattr(items, "tolist", None)  # Arrow; numpy and pandas
+    return to_list() if to_list else list(items)
+
+
+def check_items(items: object) -> None:
+    """Raise `TypeError` for a single str or bytes, and for a table."""
+    kind = type(items).__name__
     if isinstance(items, str | bytes | bytearray | memoryview):
-        raise TypeError(f"items must be an iterable of items, not one {type(items).__name__}: {shown(items)}")
-    return list(items)
+        raise TypeError(f"items must be an iterable of items, not one {kind}: {shown(items)}")
+    columns = getattr(items, "columns", None)  # a method of other iterables, as of a query's result
+    if getattr(items, "ndim", 1) != 1 or (columns is not None and not callable(columns)):
+        raise TypeError(f"items must be an iterable of items, not a {kind}: give a column, as in table['id']")
 
 
 def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, float] | None:

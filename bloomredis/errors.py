@@ -89,6 +89,10 @@ class BatchInterruptedError(BloomError):
     `results` are the answers so far, in order, and `rest` the items without an answer.
     ``add_many(error.rest)`` (or ``claim_many``) on the same filter object within a minute loses
     nothing, even if some of these items were executed and their replies lost.
+
+    `add_many`, `contains_many` and `claim_many` have read an iterator to its end.  `update`, `dedupe` and
+    `load` read it in batches: `rest` has the items of the batch, and those that were not read yet are
+    still in the iterator, so go on with ``update(error.rest)`` and then ``update(iterator)``.
     """
 
     def __init__(

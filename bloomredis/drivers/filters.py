@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any, Final, Generic, Self, TypeVar
 
 from bloomredis.arguments import listed
-from bloomredis.drivers.batches import batches
+from bloomredis.bits.encoding import rows_from
+from bloomredis.drivers.batches import batches, is_alone, numbered
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.coalescing import MOST_ITEMS
@@ -20,6 +21,7 @@ from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
 from bloomredis.operations.options import I
+from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.operations.pipelines import AnyPipeline
 from bloomredis.operations.routed import RoutedOperations
 from bloomredis.operations.usual import usual
@@ -32,6 +34,9 @@ J = TypeVar("J")
 
 DEDUPE_ITEMS: Final = 1000
 """Items that `dedupe` reads ahead and sends together."""
+
+UPDATE_ITEMS: Final = 16_384
+"""Items that `update` reads ahead and sends together."""
 
 
 class Filter(Bound[SyncClient], Generic[I]):
@@ -57,7 +62,7 @@ class Filter(Bound[SyncClient], Generic[I]):
         batch = listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return self._run(verb(batch))
-        encoded = [self._operations.codec.encode_for_batch(item) for item in batch]
+        encoded = self._operations.codec.encode_each(batch)
         answers: list[bool] = coalescer.submit(encoded, batch, verb, batch)
         return answers
 
@@ -136,22 +141,41 @@ class Filter(Bound[SyncClient], Generic[I]):
         """Return for each item, in order, whether it is in the filter."""
         return self._run_batch(items, self._operations.contains_many, self._tests)
 
-    def dedupe(self, items: Iterable[J]) -> Iterator[J]:
+    def update(self, items: Iterable[I]) -> int:
+        """Add items; return how many were new.  An iterator is read in batches as they are sent.
+
+        :raises BatchInterruptedError: an error came in between; `error.rest` has the items of its batch.
+        """
+        new = 0
+        for batch, rows in numbered(batches(items, UPDATE_ITEMS)):
+            try:
+                with rows_from(rows):
+                    new += sum(self.add_many(batch))
+            except (BatchInterruptedError, *PASSING) as error:
+                raise_unread(error, "update", batch, is_alone=is_alone(items, rows))
+        return new
+
+    def dedupe(self, items: Iterable[J], *, key: Callable[[J], Any] | None = None) -> Iterator[J]:
         """Yield those of the items that were new, in order, as they are read.
 
         The items are sent in batches of up to 1,000, so that many are added before the first of them
         is yielded.  Where a batch is interrupted, its items that are known to be new are yielded
         before the error is raised; `error.rest` has those without an answer.  Items that were added and are
         not asked for any more, as after a `break`, are new to the next call on this object.
+
+        :param key: what is added for an item, such as ``itemgetter("id")``; None for the item itself.
+        :raises BatchInterruptedError: an error came in between.
         """
         add_many: Callable[[list[Any]], list[bool]] = self.add_many
-        for batch in batches(items, DEDUPE_ITEMS):
+        for batch, rows in numbered(batches(items, DEDUPE_ITEMS)):
+            keys: list[Any] = batch if key is None else list(map(key, batch))
             try:
-                answers = add_many(batch)
-            except BatchInterruptedError as error:
-                yield from self._operations.new_items(batch, error.results)
-                raise
-            yield from self._operations.new_items(batch, answers)
+                with rows_from(rows):
+                    answers = add_many(keys)
+            except (BatchInterruptedError, *PASSING) as error:
+                yield from self._operations.new_items(batch, keys, getattr(error, "results", ()))
+                raise_unread(error, "dedupe", batch, is_alone=is_alone(items, rows))
+            yield from self._operations.new_items(batch, keys, answers)
 
     def load(self, items: Iterable[I], progress: Callable[[int], object] | None = None) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -35,10 +36,6 @@ class Codec:
         self._encoder: encoding.Encoder = foreign or encoding
         self._foreign = foreign
         self.is_plain = encode is None and foreign is None
-        self.encode_all: Callable[[Sequence[Any]], Encoded] = (
-            self._encoder.encode_all if encode is None else self._encode_each
-        )
-        """Encode the items of a batch; ASCII strings may stay as they are."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Codec, (self._custom, self._foreign)
@@ -46,14 +43,38 @@ class Codec:
     def encode(self, item: Any) -> bytes:
         """Return an item's bytes; raises TypeError or ValueError if it has none."""
         if self._custom is None:
-            return self._encoder.encode(item)
+            try:
+                return self._encoder.encode(item)
+            except TypeError:
+                return self._encoder.encode(encoding.plain(item))
         encoded = self._custom(item)
         if not isinstance(encoded, bytes):
             raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {shown(item)}")
         return self._foreign.encode(encoded) if self._foreign else encoded
 
-    def _encode_each(self, items: Sequence[Any]) -> Encoded:
-        return [self.encode(item) for item in items]
+    def encode_all(self, items: Sequence[Any]) -> Encoded:
+        """Encode the items of a batch; ASCII strings may stay as they are.
+
+        :raises RowTypeError, RowValueError: an item has no bytes.
+        """
+        if self._custom is None:
+            with suppress(TypeError, ValueError):
+                return self._encoder.encode_all(items)
+        return self._in_rows(self.encode, items)
+
+    def encode_each(self, items: Sequence[Any]) -> Encoded:
+        """Encode the items of a small batch, as `encode_for_batch` does each."""
+        return self._in_rows(self.encode_for_batch, items)
+
+    def _in_rows(self, encode: Callable[[Any], str | bytes], items: Sequence[Any]) -> Encoded:
+        encoded: list[str | bytes] = []
+        try:
+            for item in items:
+                encoded.append(encode(item))  # noqa: PERF401 - its length is the row of an error
+        except (TypeError, ValueError) as error:
+            kind = encoding.RowTypeError if isinstance(error, TypeError) else encoding.RowValueError
+            raise kind(len(encoded), str(error)) from (error if self._custom else None)
+        return encoded
 
     def encode_for_batch(self, item: Any) -> str | bytes:
         """Encode one item; bytes and ASCII str pass through."""
@@ -119,15 +140,17 @@ class Verbs(ABC):
     def keeper(self) -> Keep:
         """Return what keeps answers of the filter as it is now that nobody is there to receive."""
 
-    def new_items(self, batch: Sequence[T], answers: Sequence[bool]) -> Generator[T, None, None]:
-        """Yield the new items of a batch; the answers of those that nobody asks for are kept."""
+    def new_items(
+        self, batch: Sequence[T], keys: Sequence[Any], answers: Sequence[bool]
+    ) -> Generator[T, None, None]:
+        """Yield the items of a batch whose keys were new; the answers that nobody asks for are kept."""
         keep = self.keeper()  # the filter may be another one by the time that a caller leaves
         for at, (item, new) in enumerate(zip(batch, answers, strict=False), 1):
             if new:
                 try:
                     yield item
                 except GeneratorExit:
-                    keep(self.codec.encode_all(batch[at : len(answers)]), answers[at:])
+                    keep(self.codec.encode_all(keys[at : len(answers)]), answers[at:])
                     raise
 
     @abstractmethod

@@ -101,7 +101,7 @@ class _Waited:
         if name in ("name", "_operations"):
             return found
         if name == "dedupe":
-            return lambda items: self._drain(found(items))
+            return lambda items, **options: self._drain(found(items, **options))
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return self._loop.run_until_complete(_awaited(found(*args, **kwargs)))

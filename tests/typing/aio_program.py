@@ -46,6 +46,10 @@ async def items(seen: BloomFilter, names: list[str]) -> None:
     async for name in seen.dedupe(stream()):
         assert_type(name, str)
     assert_type([number async for number in seen.dedupe([1, 2])], list[int])
+    async for row in seen.dedupe([{"id": "a"}], key=lambda row: row["id"]):
+        assert_type(row, dict[str, str])
+    assert_type(await seen.update(names), int)
+    await seen.update(stream())
     assert_type(await seen.load(names, progress=print), int)
     await seen.load(stream())
 

@@ -117,6 +117,10 @@ def items(seen: BloomFilter, names: list[str]) -> None:
     assert_type(seen.contains_many(name for name in names), list[bool])
     for name in seen.dedupe(names):
         assert_type(name, str)
+    assert_type(list(seen.dedupe([{"id": "a"}], key=lambda row: row["id"])), list[dict[str, str]])
+    assert_type(seen.update(names), int)
+    seen.update(np.arange(10, dtype=np.int64))
+    seen.add(np.int64(1))
     assert_type(seen.load(names, progress=lambda done: log.info("%d done", done)), int)
     seen.load(range(10**6), print)
     seen.load(np.arange(10, dtype=np.int64).tolist())
