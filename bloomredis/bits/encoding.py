@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from numbers import Integral
 from typing import Any, Final, Protocol, cast
@@ -47,6 +47,28 @@ class RowValueError(RowError, ValueError):
     """An item of a batch has a value that no item has."""
 
 
+def in_rows(
+    encode: Callable[[Any], str | bytes],
+    items: Sequence[Any],
+    at_once: Callable[[Sequence[Any]], Sequence[str | bytes]] | None = None,
+) -> Sequence[str | bytes]:
+    """Return the encoded items; the error for one that is refused has its row.
+
+    :param at_once: the encoding of a batch, which is faster and does not tell the row.
+    """
+    if at_once is not None:
+        with suppress(TypeError, ValueError):
+            return at_once(items)
+    encoded: list[str | bytes] = []
+    try:
+        for item in items:
+            encoded.append(encode(item))  # noqa: PERF401 - its length is the row of an error
+    except (TypeError, ValueError) as error:
+        kind = RowTypeError if isinstance(error, TypeError) else RowValueError
+        raise kind(len(encoded), str(error)) from error
+    return encoded
+
+
 class Encoder(Protocol):
     """Conversion of items to the bytes that are hashed: this module, or another system's layout."""
 
@@ -75,7 +97,10 @@ def encode(item: Item) -> bytes:
     if isinstance(item, int) and not isinstance(item, bool):
         return b"%d" % item
     if _is_null(item):
-        raise TypeError(f"an item is str, bytes or int, not a null ({shown(item)}); leave nulls out")
+        raise TypeError(
+            f"an item is str, bytes or int, not {type(item).__name__}, "
+            f"a null ({shown(item)}); leave nulls out"
+        )
     raise TypeError(
         f"an item is str, bytes or int, not {type(item).__name__}; convert it, or give the filter encode="
     )

@@ -8,7 +8,7 @@ from contextlib import closing
 from datetime import timedelta
 from typing import Any, Generic, Self, TypeVar
 
-from bloomredis.arguments import listed
+from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
 from bloomredis.drivers.aio import AsyncClient, drive
@@ -143,6 +143,8 @@ class Filter(Bound[AsyncClient], Generic[I]):
         self, items: Iterable[I] | AsyncIterable[I], progress: Callable[[int], object] | None = None
     ) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read."""
+        if hasattr(items, "__array__"):
+            check_items(items)  # before the filter is opened
         return await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
 
     def claim(self, item: I, lease: float | timedelta = 30.0) -> Claiming:
@@ -175,6 +177,11 @@ class Filter(Bound[AsyncClient], Generic[I]):
     async def delete(self) -> bool:
         """Delete the filter; True if it existed."""
         return await self._run(self._operations.delete())
+
+    async def close(self) -> None:
+        """Close the connections of a client that `from_url` made."""
+        for client in self._own_clients():
+            await (getattr(client, "aclose", None) or client.close)()
 
 
 @documented_as(filters.Expiring)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers import kinds
 from bloomredis.drivers.aio import AsyncClients
 from bloomredis.drivers.aio_filters import Expiring, Filter, Queueing
 from bloomredis.drivers.binding import constructor, documented_as
+from bloomredis.drivers.urls import addresses
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
@@ -36,6 +38,11 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, operations(name, **parameters))
 
+    @classmethod
+    def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
+        """Return a filter with a client of its own, for the server at `url`."""
+        return cls(addresses(url), name, **parameters)
+
     async def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server."""
         return await self._run(self._operations.snapshot())
@@ -51,6 +58,11 @@ class ScalingBloomFilter(Filter[I], Expiring):
     def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
         super().__init__(client, ScalingOperations(name, **parameters))
 
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
+        """Return a filter with a client of its own, for the server at `url`."""
+        return cls(addresses(url), name, **parameters)
+
 
 @documented_as(kinds.RotatingBloomFilter)
 class RotatingBloomFilter(Filter[I]):
@@ -62,6 +74,11 @@ class RotatingBloomFilter(Filter[I]):
     def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
         super().__init__(client, RotatingOperations(name, **parameters))
 
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
+        """Return a filter with a client of its own, for the server at `url`."""
+        return cls(addresses(url), name, **parameters)
+
 
 @documented_as(kinds.ShardedBloomFilter)
 class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
@@ -72,6 +89,13 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         sharded = ShardedOperations(name, **parameters)
         sharded.over(len(client) if isinstance(client, list | tuple) else 1)
         super().__init__(client, sharded)
+
+    @classmethod
+    def from_url(
+        cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
+    ) -> Self:
+        """Return a filter with clients of its own for the server at `url`, or one at each of a list."""
+        return cls(addresses(url), name, **parameters)
 
     @classmethod
     async def open(cls, client: AsyncClients, name: str) -> Self:
@@ -91,6 +115,11 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     @constructor(CountingOperations.__init__)
     def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
         super().__init__(client, CountingOperations(name, **parameters))
+
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:
+        """Return a filter with a client of its own, for the server at `url`."""
+        return cls(addresses(url), name, **parameters)
 
     async def remove(self, item: I, *, token: str | None = None) -> bool:
         """Take an item out once; True if it was in."""

@@ -16,11 +16,8 @@ T = TypeVar("T")
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield lists of `size` items, the last one shorter.  Raises TypeError for a string or a table."""
-    check_items(items)
-    return _batches(items, size)
-
-
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    if hasattr(items, "__array__") or isinstance(items, str | bytes | bytearray | memoryview):
+        check_items(items)
     if hasattr(items, "__array__") and hasattr(items, "__len__"):
         yield from _slices(items, size)
         return
@@ -42,17 +39,12 @@ def is_alone(items: object, rows: int) -> bool:
     return not rows and not isinstance(items, Iterator | AsyncIterable)
 
 
-def async_batches(items: Iterable[T] | AsyncIterable[T], size: int) -> AsyncIterator[list[T]]:
+async def async_batches(items: Iterable[T] | AsyncIterable[T], size: int) -> AsyncIterator[list[T]]:
     """Yield lists of `size` items of an iterable or an async iterable, the last one shorter."""
-    return _collected(items, size) if isinstance(items, AsyncIterable) else _each(batches(items, size))
-
-
-async def _each(batches: Iterable[T]) -> AsyncIterator[T]:
-    for batch in batches:
-        yield batch
-
-
-async def _collected(items: AsyncIterable[T], size: int) -> AsyncIterator[list[T]]:
+    if not isinstance(items, AsyncIterable):
+        for batch in batches(items, size):
+            yield batch
+        return
     batch = []
     async for item in items:
         batch.append(item)

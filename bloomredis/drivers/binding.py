@@ -5,13 +5,15 @@ A constructor takes its signature from the operations and from `Options`, and ch
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
 from bloomredis.arguments import shown
+from bloomredis.drivers.urls import connected, connecting, is_address
 from bloomredis.operations.options import Options
 
 C = TypeVar("C")
@@ -22,8 +24,12 @@ T = TypeVar("T")
 class Bound(Generic[C]):
     """Operations of a filter together with a client.
 
-    It pickles without the client, which has to be given again: `with_client`.
+    It pickles without the client, which has to be given again: `with_client`.  One with a URL pickles with
+    that, and has no client until it is used.
     """
+
+    _OF_CLIENT: ClassVar = frozenset(("_client", "_coalesce", "_adds", "_tests", "_usual"))
+    """What is missing until then."""
 
     _is_asyncio: ClassVar[bool]
     """True if the class is for asyncio clients."""
@@ -42,13 +48,27 @@ class Bound(Generic[C]):
             raise ValueError(
                 f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
             )
-        self._client = cast("C", client)  # of several servers a sequence: `OnServer` names one
         self._operations = operations
-        self._bind()
+        self._address = client if is_address(client) else None
+        if self._address is None:
+            self._client = cast("C", client)  # of several servers a sequence: `OnServer` names one
+            self._bind()
+
+    if not TYPE_CHECKING:  # which would let any name pass
+
+        def __getattr__(self, name: str) -> Any:
+            address = self.__dict__.get("_address")
+            if address is None or name not in self._OF_CLIENT:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            with connecting.lock:
+                if "_client" not in self.__dict__:
+                    self._client = connected(address, is_asyncio=self._is_asyncio)
+                    self._bind()
+            return self.__dict__[name]
 
     def _check_kind(self, client: object) -> None:
         own = type(self).__name__
-        if isinstance(client, _NoClient):
+        if isinstance(client, _NoClient) or is_address(client):
             return
         if isinstance(client, list | tuple) and not client:
             raise ValueError("a list of clients must have at least one")
@@ -68,6 +88,11 @@ class Bound(Generic[C]):
                 f"{operations.name!r} is on {operations.servers} servers, not on {len(clients)}; "
                 "give a client of each, in the order of the layout's servers"
             )
+
+    def _own_clients(self) -> list[Any]:
+        """Return the clients that were made by the filter itself."""
+        own = self.__dict__.get("_client") if self._address is not None else None
+        return own if isinstance(own, list) else [own] if own is not None else []
 
     def _bind(self) -> None:
         """Make the objects that depend on the client."""
@@ -92,14 +117,31 @@ class Bound(Generic[C]):
         return other
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+        known = [f"{name}={value!r}" for name, value in self._operations.known().items()]
+        return f"{type(self).__name__}({', '.join([shown(self.name), *known])})"
+
+    def __copy__(self) -> Self:
+        return self._over_the_same(self._operations)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self._over_the_same(copy.deepcopy(self._operations, memo))
+
+    def _over_the_same(self, operations: Any) -> Self:
+        """Return a filter with these operations and the same client or address."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(_address=self._address, _operations=operations)
+        if "_client" in self.__dict__:
+            other._client = self._client  # noqa: SLF001 - its own class
+            other._bind()  # noqa: SLF001
+        return other
 
     def __getstate__(self) -> Any:
-        return self._operations
+        return self._operations, self._address
 
-    def __setstate__(self, operations: Any) -> None:
-        no_client: Any = _NoClient()
-        Bound.__init__(self, no_client, operations)
+    def __setstate__(self, state: Any) -> None:
+        operations, address = state
+        client: Any = address or _NoClient()
+        Bound.__init__(self, client, operations)
 
 
 class _NoClient:
@@ -115,7 +157,10 @@ def check_client(client: object, class_name: str) -> None:
     """Raise `TypeError` for what is no client, or a pipeline."""
     given = type(client).__name__
     if isinstance(client, str | bytes):  # not shown: a URL may have a password
-        raise TypeError(f"client must be a client of redis-py or valkey-py, not a {given}")
+        raise TypeError(
+            f"client must be a client of redis-py or valkey-py, not a {given}; "
+            f"{class_name}.from_url(url, name) takes a URL"
+        )
     if isinstance(client, type):
         raise TypeError(f"client must be a client, not the class {client.__name__}: call it")
     if any("Pipeline" in kind.__name__ for kind in type(client).__mro__):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any, Final, Generic, Self, TypeVar
 
-from bloomredis.arguments import listed
+from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers.batches import batches, is_alone, numbered
 from bloomredis.drivers.binding import Bound
@@ -194,6 +194,8 @@ class Filter(Bound[SyncClient], Generic[I]):
         :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
         :param progress: called with the number of items done so far.
         """
+        if hasattr(items, "__array__"):
+            check_items(items)  # before the filter is opened
         return self._run(self._operations.load(batches(items, LOAD_ITEMS), progress))
 
     def claim(self, item: I, lease: float | timedelta = 30.0) -> Claim:
@@ -258,6 +260,11 @@ class Filter(Bound[SyncClient], Generic[I]):
         :raises FilterMismatchError: the key holds something else; it is left untouched.
         """
         return self._run(self._operations.delete())
+
+    def close(self) -> None:
+        """Close the connections of a client that `from_url` made; one that was given stays as it is."""
+        for client in self._own_clients():
+            client.close()
 
 
 class Expiring(Bound[SyncClient]):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers.binding import constructor, documented
 from bloomredis.drivers.filters import Expiring, Filter, Queueing
 from bloomredis.drivers.sync import SyncClients
+from bloomredis.drivers.urls import addresses
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
@@ -58,6 +60,19 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     def __init__(self, client: SyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
         super().__init__(client, operations(name, **parameters))
 
+    @classmethod
+    def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`; it connects when it is used.
+
+        It pickles with its URL, user name and password included, and connects where it is used.
+
+        :param url: `redis://`, `rediss://`, `unix://` or `valkey://`; `redis+cluster://` for the cluster of a
+            node; `memory://`, `embedded://` and `embedded:///some/directory` for `bloomredis.embedded`.
+        :param name: the key; the other parameters are those of the class.
+        :raises ValueError, TypeError: for a bad URL or bad arguments, before any I/O.
+        """
+        return cls(addresses(url), name, **parameters)
+
     def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server.
 
@@ -99,6 +114,11 @@ class ScalingBloomFilter(Filter[I], Expiring):
     def __init__(self, client: SyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
         super().__init__(client, ScalingOperations(name, **parameters))
 
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        return cls(addresses(url), name, **parameters)
+
 
 @documented(Options)
 class RotatingBloomFilter(Filter[I]):
@@ -128,6 +148,11 @@ class RotatingBloomFilter(Filter[I]):
     @constructor(RotatingOperations.__init__)
     def __init__(self, client: SyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
         super().__init__(client, RotatingOperations(name, **parameters))
+
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        return cls(addresses(url), name, **parameters)
 
 
 @documented(Options)
@@ -160,6 +185,16 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         sharded = ShardedOperations(name, **parameters)
         sharded.over(len(client) if isinstance(client, list | tuple) else 1)
         super().__init__(client, sharded)
+
+    @classmethod
+    def from_url(
+        cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
+    ) -> Self:
+        """Return a filter with clients of its own for the server at `url`, or one at each of a list of them.
+
+        See `BloomFilter.from_url`.
+        """
+        return cls(addresses(url), name, **parameters)
 
     @classmethod
     def open(cls, client: SyncClients, name: str) -> Self:
@@ -207,6 +242,11 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     @constructor(CountingOperations.__init__)
     def __init__(self, client: SyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
         super().__init__(client, CountingOperations(name, **parameters))
+
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        return cls(addresses(url), name, **parameters)
 
     def remove(self, item: I, *, token: str | None = None) -> bool:
         """Take an item out once; True if it was in, False (and nothing is changed) if it was not.

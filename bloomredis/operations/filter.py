@@ -25,6 +25,7 @@ from bloomredis.stored.base import Stored
 from bloomredis.stored.foreign import ForeignLayout
 from bloomredis.stored.handle import Description
 from bloomredis.stored.header import COUNTING, FILTER
+from bloomredis.stored.single import StoredFilter
 
 C = TypeVar("C")
 
@@ -137,6 +138,11 @@ class FilterOperations(StoredVerbs):
         self._claims.claim_again(held)
 
     # -- the filter as a whole
+
+    def known(self) -> dict[str, object]:
+        """Return the parameters that are known without I/O."""
+        head = self.stored.head if isinstance(self.stored, StoredFilter) else None
+        return info.known(head, self.layout)
 
     def reserve(self) -> Op[None]:
         """Create the filter now, or check the stored one."""

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from bloomredis.bits.batch import AT_ONCE, BatchBits
-from bloomredis.bits.encoding import Encoder, Item, rows_from
+from bloomredis.bits.encoding import Encoder, Item, RowError
 from bloomredis.bits.layout import Layout
 from bloomredis.errors import BatchInterruptedError, FilterLostError
 from bloomredis.operations.membership import Membership
@@ -92,8 +92,11 @@ class Load:
 
     def take(self, items: Sequence[Item]) -> None:
         """Add items to the batch.  Raises TypeError or ValueError for one that cannot be encoded."""
-        with rows_from(self._rows):
+        try:
             self.waiting.append(Encoded(items, self._encoder.encode_all(items)))
+        except RowError as error:
+            error.row += self._rows
+            raise
         self.items += len(items)
         self._rows += len(items)
         self.is_first = self._rows == self.items

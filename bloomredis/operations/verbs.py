@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from bloomredis import arguments
@@ -36,6 +36,10 @@ class Codec:
         self._encoder: encoding.Encoder = foreign or encoding
         self._foreign = foreign
         self.is_plain = encode is None and foreign is None
+        self.encode_all: Callable[[Sequence[Any]], Encoded] = partial(
+            encoding.in_rows, self.encode, at_once=None if encode else self._encoder.encode_all
+        )
+        """Encode the items of a batch; ASCII strings may stay as they are.  Raises `RowError`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Codec, (self._custom, self._foreign)
@@ -52,29 +56,9 @@ class Codec:
             raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {shown(item)}")
         return self._foreign.encode(encoded) if self._foreign else encoded
 
-    def encode_all(self, items: Sequence[Any]) -> Encoded:
-        """Encode the items of a batch; ASCII strings may stay as they are.
-
-        :raises RowTypeError, RowValueError: an item has no bytes.
-        """
-        if self._custom is None:
-            with suppress(TypeError, ValueError):
-                return self._encoder.encode_all(items)
-        return self._in_rows(self.encode, items)
-
     def encode_each(self, items: Sequence[Any]) -> Encoded:
         """Encode the items of a small batch, as `encode_for_batch` does each."""
-        return self._in_rows(self.encode_for_batch, items)
-
-    def _in_rows(self, encode: Callable[[Any], str | bytes], items: Sequence[Any]) -> Encoded:
-        encoded: list[str | bytes] = []
-        try:
-            for item in items:
-                encoded.append(encode(item))  # noqa: PERF401 - its length is the row of an error
-        except (TypeError, ValueError) as error:
-            kind = encoding.RowTypeError if isinstance(error, TypeError) else encoding.RowValueError
-            raise kind(len(encoded), str(error)) from (error if self._custom else None)
-        return encoded
+        return encoding.in_rows(self.encode_for_batch, items)
 
     def encode_for_batch(self, item: Any) -> str | bytes:
         """Encode one item; bytes and ASCII str pass through."""
@@ -127,6 +111,10 @@ class Verbs(ABC):
         self, encoded: Encoded, items: Sequence[Any], lease: int, make: Callable[[Held], C]
     ) -> Op[list[C]]:
         """Claim `items`, which have been encoded, for `lease` ms."""
+
+    @abstractmethod
+    def known(self) -> dict[str, object]:
+        """Return the parameters that are known without I/O."""
 
     @abstractmethod
     def reserve(self) -> Op[None]:

@@ -32,6 +32,17 @@ async def stream() -> AsyncIterator[str]:
     yield "a"
 
 
+async def urls() -> None:
+    """A URL in the place of a client."""
+    seen = BloomFilter.from_url("redis://localhost", "seen", capacity=1_000, error_rate=0.01)
+    assert_type(seen, BloomFilter)
+    await seen.close()
+    numbers = BloomFilter[float].from_url("memory://", "n", encode=as_bytes)
+    assert_type(numbers, BloomFilter[float])
+    sharded = ShardedBloomFilter.from_url(["memory://", "redis://host"], "seen", shards=16)
+    await sharded.close()
+
+
 async def items(seen: BloomFilter, names: list[str]) -> None:
     """One and many."""
     assert_type(seen.name, str)

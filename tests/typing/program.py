@@ -104,6 +104,21 @@ def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
     CountingBloomFilter(client, "seen", capacity=100_000, error_rate=0.001, ttl=3600, min_replicas=1)
 
 
+def urls() -> None:
+    """A URL in the place of a client."""
+    seen = BloomFilter.from_url("redis://localhost", "seen", capacity=1_000, error_rate=0.01)
+    assert_type(seen, BloomFilter)
+    seen.close()
+    clicks = BloomFilter[Click].from_url(
+        "memory://", "clicks", capacity=1_000, error_rate=0.01, encode=Click.key
+    )
+    assert_type(clicks, BloomFilter[Click])
+    ScalingBloomFilter.from_url("embedded://", "seen", capacity=1_000, error_rate=0.01).close()
+    RotatingBloomFilter.from_url("memory://", "seen", capacity=1_000, error_rate=0.01, window=60).close()
+    CountingBloomFilter.from_url("memory://", "seen").close()
+    ShardedBloomFilter.from_url(["memory://", "redis://host"], "seen", shards=16).close()
+
+
 def items(seen: BloomFilter, names: list[str]) -> None:
     """One and many, of every type that an item has."""
     assert_type(seen.name, str)
