@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from bloomredis.errors import FilterLostError
+from bloomredis.errors import FilterFullError, FilterLostError
 
 OnLost = str | Callable[[FilterLostError], object]
 """Reaction to a lost filter: "raise", "recreate", or a callable."""
+
+OnFull = str | Callable[[FilterFullError], object]
+"""Reaction to a plain filter past its capacity: "warn", "raise", or a callable."""
 
 T = TypeVar("T")
 _LONGEST: Final = 2**52  # milliseconds; 142,000 years, and exact in Lua
@@ -79,6 +82,12 @@ def flag(what: str, value: bool | None, *, optional: bool = False) -> None:  # n
         )
 
 
+def flags(**values: bool) -> None:
+    """Raise `TypeError` unless all values are True or False."""
+    for what, value in values.items():
+        flag(what, value)
+
+
 def share(what: str, value: float) -> float:
     """Return a number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -99,6 +108,13 @@ def milliseconds(what: str, seconds: float | timedelta) -> int:
             f"{what} must be more than 0 and at most {_LONGEST // 1000} seconds, not {shown(seconds)}"
         )
     return math.ceil(seconds * 1000)
+
+
+def on_full(value: OnFull) -> OnFull:
+    """Return the reaction to a filter past its capacity: "warn", "raise", or a callable."""
+    if value in ("warn", "raise") or callable(value):
+        return value
+    raise ValueError(f'on_full must be "warn", "raise" or a callable, not {shown(value)}')
 
 
 def on_lost(value: OnLost, *, can_create: bool) -> OnLost:

@@ -31,7 +31,11 @@ class FilterLostError(BloomError):
 
 
 class FilterFullError(BloomError):
-    """A filter of several layers needs another one, but has as many as it can.  Nothing was added."""
+    """The filter takes no more items; nothing was added by this call.
+
+    A plain one with ``on_full="raise"`` has as many as its capacity; one of several layers needs another
+    layer, but has as many as it can.
+    """
 
 
 class ConnectionFailedError(BloomError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any, Final, Generic, Self, TypeVar
@@ -85,14 +84,17 @@ class Filter(Bound[SyncClient], Generic[I]):
         :raises OutcomeUnknownError: no answer came; its `token` makes it safe to ask again.
         """
         if token is None and self._usual is not None and (call := self._usual.add(item)) is not None:
-            sent = time.monotonic()
             try:
                 reply = self._client.execute_command(*call.command, NEVER_DECODE=True)
             except BaseException as error:  # interrupted or not
-                return resume(self._client, call.operation(sent), error)
+                return resume(self._client, call.operation(), error)
             if reply != 1:  # it may be late
-                return resume(self._client, call.operation(sent), reply)
+                return resume(self._client, call.operation(), reply)
             give_back(call.lane)
+            stored = call.usual.stored
+            stored.left -= 1
+            if stored.left <= 0:
+                call.usual.passed()
             return True
         operations = self._operations
         if token is None and operations.in_local_cache(item):

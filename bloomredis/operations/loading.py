@@ -226,7 +226,7 @@ def _send(stored: Stored, membership: Membership, load: Load) -> Op[Handle | Non
     """Send a batch; return the handle of the filter if it got segments, and has yet to count the items."""
     for at, each in enumerate(load.waiting):
         try:
-            yield from membership.add(each.encoded, each.items)
+            membership.loaded += sum((yield from membership.add(each.encoded, each.items)))
         except (BatchInterruptedError, *PASSING) as error:
             rest = [item for later in load.waiting[at:] for item in later.items]
             raise_unread(error, "load", rest, is_alone=at == 0 and load.is_first)

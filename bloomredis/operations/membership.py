@@ -67,6 +67,7 @@ class Membership:
         self._lanes = lanes
         self._ledger = ledger
         self._retry_safe = retry_safe
+        self.loaded = 0  # items that were new in loads
 
     def test_one(self, item: bytes) -> Op[bool]:
         """Test an item."""
@@ -283,6 +284,7 @@ class Membership:
         """Count items that were new when their bits were set by other scripts."""
         lane = self._lanes.take()
         call = lane.next_call(added)
+        self.loaded += added
         yield from self._stored.run(_ADD_COUNT, handle, (added, call), (lane.key,))
         lane.free.append(lane)
 

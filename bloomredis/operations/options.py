@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Required, TypedDict
 
 from bloomredis import arguments
-from bloomredis.arguments import OnLost
+from bloomredis.arguments import OnFull, OnLost
 from bloomredis.bits.encoding import Item
 from bloomredis.protocol.calls import Wait
 from bloomredis.stored.foreign import ForeignLayout
@@ -51,6 +51,7 @@ class PlainParameters(CommonParameters[I], total=False):
     layout: str | ForeignLayout | None
     ttl: Seconds | None
     refresh_ttl: bool
+    on_full: OnFull
     local_cache: bool
     local_cache_check: Seconds
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from bloomredis import arguments
+from bloomredis.arguments import OnFull
+from bloomredis.bits.batch import Encoded
+from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
+from bloomredis.operations.fullness import Fullness
 from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
+from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import Queueing
 from bloomredis.operations.snapshot import LocalFilter, snapshot
 from bloomredis.protocol.calls import Wait
@@ -36,13 +42,13 @@ class PlainOperations(Queueing, FilterOperations):
         layout: str | ForeignLayout | None = None,
         ttl: Seconds | None = None,
         refresh_ttl: bool = False,
+        on_full: OnFull = "warn",
         local_cache: bool = False,
         local_cache_check: Seconds = 1.0,
         **common: Unpack[CommonParameters[Any]],
     ) -> None:
         options = Options(**common)
-        arguments.flag("refresh_ttl", refresh_ttl)
-        arguments.flag("local_cache", local_cache)
+        arguments.flags(refresh_ttl=refresh_ttl, local_cache=local_cache)
         name = arguments.name(name)
         check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
         stored: Stored
@@ -56,10 +62,40 @@ class PlainOperations(Queueing, FilterOperations):
             _check_foreign(name, foreign, options, local_cache=local_cache)
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
+        self.fullness = _fullness(stored, on_full)
+
+    def add(self, item: Any, *, token: str | None = None) -> Op[bool]:
+        """Add an item; True if this call was the first to add it."""
+        operation = super().add(item, token=token)
+        return operation if self.fullness is None else self.fullness.watched(operation, int)
+
+    def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
+        """Add `items`, which have been encoded."""
+        operation = super().add_encoded(encoded, items)
+        return operation if self.fullness is None else self.fullness.watched(operation, sum)
+
+    def commit(self, held: Held) -> Op[None]:
+        """Put the item into the filter and drop the claim, in one step."""
+        operation, new = super().commit(held), int(held.state == "claimed")
+        if self.fullness is None:
+            return operation
+        return self.fullness.watched(operation, lambda _: new, adds=False)
 
     def snapshot(self) -> Op[LocalFilter[Any]]:
         """Return a copy of the filter in this process."""
         return snapshot(self.stored, self.codec)
+
+
+def _fullness(stored: Stored, on_full: OnFull) -> Fullness | None:
+    """Return the watch over the capacity; None for a bitmap without a header, which counts nothing."""
+    arguments.on_full(on_full)
+    if isinstance(stored, StoredFilter):
+        return Fullness(stored, on_full)
+    if on_full != "warn":
+        raise ValueError(
+            f"on_full={arguments.shown(on_full)} has no use here: a bitmap without a header does not count"
+        )
+    return None
 
 
 def _check_native(*, refresh_ttl: bool) -> None:

@@ -144,6 +144,7 @@ class StoredFilter(Versioned):
 
     def _accept(self, head: Header) -> Handle:
         self._lost, self._found, self._count = None, head, head.count
+        self.left = head.capacity - head.count
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
     def _reserve(self) -> Op[Description]:

@@ -56,6 +56,11 @@ def lost(error: FilterLostError) -> None:
     log.warning("%s", error)
 
 
+def full(error: FilterFullError) -> None:
+    """Go on past the capacity."""
+    log.warning("%s", error)
+
+
 def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
     """Every parameter of every class."""
     BloomFilter(client, "seen")
@@ -68,6 +73,7 @@ def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
         layout="blocked",
         ttl=timedelta(days=7),
         on_lost="recreate",
+        on_full=full,
         retry_safe=True,
         encode=None,
         coalesce=True,
