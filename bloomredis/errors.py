@@ -7,7 +7,12 @@ from typing import Any
 
 
 class BloomError(Exception):
-    """The base class of all errors of bloomredis."""
+    """The base class of all errors of bloomredis.
+
+    While a server is away, every call raises one: `ConnectionFailedError` where nothing is in doubt,
+    `OutcomeUnknownError` where it may have been executed, `BatchInterruptedError` in a batch that was
+    done in part, `ServerRefusedError` where the server answers that it cannot.
+    """
 
 
 class FilterNotFoundError(BloomError):
@@ -61,6 +66,8 @@ class ServerRefusedError(BloomError):
 
 class OutcomeUnknownError(BloomError):
     """The call may or may not have been executed: its reply was lost, and so were those of retries.
+
+    The client's own error is its ``__cause__``.
 
     ``add(item, token=error.token)`` within a minute returns the answer of the first attempt; so does
     ``add(item)`` on the same filter object, and likewise ``remove`` after a call of ``remove``.

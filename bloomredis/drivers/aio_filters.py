@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
 from datetime import timedelta
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
@@ -97,6 +97,11 @@ class Filter(Bound[AsyncClient], Generic[I]):
         encoded = operations.codec.encode_for_batch(item)
         answer: bool = await self._tests.submit((encoded,), None, operations.contains, item)
         return answer
+
+    if not TYPE_CHECKING:  # which finds the mistake by itself
+
+        def __contains__(self, item: object) -> NoReturn:
+            raise TypeError("`in` cannot wait for the server's answer: use await f.contains(item)")
 
     async def add_many(self, items: Iterable[I]) -> list[bool]:
         """Add items; return for each, in order, whether it was new."""

@@ -40,7 +40,7 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
 
     @classmethod
     def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
-        """Return a filter with a client of its own, for the server at `url`."""
+        """Return a filter with a client of its own for the server at `url`; it connects when it is used."""
         return cls(addresses(url), name, **parameters)
 
     async def snapshot(self) -> LocalFilter[I]:
@@ -60,7 +60,7 @@ class ScalingBloomFilter(Filter[I], Expiring):
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
-        """Return a filter with a client of its own, for the server at `url`."""
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
 
@@ -76,7 +76,7 @@ class RotatingBloomFilter(Filter[I]):
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
-        """Return a filter with a client of its own, for the server at `url`."""
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
 
@@ -94,7 +94,7 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     def from_url(
         cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
     ) -> Self:
-        """Return a filter with clients of its own for the server at `url`, or one at each of a list."""
+        """Return a filter with clients of its own for the server at `url`, or one of each of several."""
         return cls(addresses(url), name, **parameters)
 
     @classmethod
@@ -118,7 +118,7 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:
-        """Return a filter with a client of its own, for the server at `url`."""
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
     async def remove(self, item: I, *, token: str | None = None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine, Generator
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from bloomredis.arguments import shown
 from bloomredis.drivers import aio, sync
@@ -121,6 +121,15 @@ class Claiming:
 
     def __init__(self, claiming: Coroutine[Any, Any, AsyncClaim]) -> None:
         self._claiming = claiming
+
+    def __bool__(self) -> NoReturn:
+        self._claiming.close()  # or it would be reported a second time, as never awaited
+        raise TypeError(
+            "a claim in progress is neither true nor false: await it, or enter it with async with"
+        )
+
+    def __repr__(self) -> str:
+        return "<claim in progress: await it, or enter it with async with>"
 
     def __await__(self) -> Generator[Any, Any, AsyncClaim]:
         return self._claiming.__await__()

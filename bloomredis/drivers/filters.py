@@ -82,6 +82,7 @@ class Filter(Bound[SyncClient], Generic[I]):
 
         :param token: that of an `OutcomeUnknownError`; the answer is that of the call it came from.
         :raises OutcomeUnknownError: no answer came; its `token` makes it safe to ask again.
+        :raises ConnectionFailedError: no answer came, and nothing was added.
         """
         if token is None and self._usual is not None and (call := self._usual.add(item)) is not None:
             try:
@@ -109,6 +110,8 @@ class Filter(Bound[SyncClient], Generic[I]):
         """Return whether an item is in the filter: False is certain, True errs at the error rate.
 
         One round trip.
+
+        :raises ConnectionFailedError: no answer came; likewise from all calls that only read.
         """
         if self._usual is not None and (call := self._usual.contains(item)) is not None:
             try:

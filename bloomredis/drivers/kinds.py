@@ -194,7 +194,7 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     def from_url(
         cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
     ) -> Self:
-        """Return a filter with clients of its own for the server at `url`, or one at each of a list of them.
+        """Return a filter with clients of its own for the server at `url`, or one of each of several.
 
         See `BloomFilter.from_url`.
         """

@@ -41,12 +41,13 @@ class Fullness:
     def __init__(self, stored: StoredFilter, on_full: OnFull) -> None:
         self._stored = stored
         self._on_full = on_full
+        self._known: Handle | None = None
         self._told: Handle | None = None  # the filter that was reacted to
         self.refuses = on_full != "warn"
         self.until = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_told": None, "until": 0.0}
+        return {**self.__dict__, "_known": None, "_told": None, "until": 0.0}
 
     def passed(self) -> None:
         """React to a filter without room: by a warning, or before the next add."""
@@ -76,9 +77,9 @@ class Fullness:
 
     def admit(self) -> Op[None]:
         """Open the filter, and react if it has no room."""
-        yield from self._stored.acquire()
-        if self.until == math.inf and self._stored.handle is not self._told:
-            self.until = 0.0
+        handle = yield from self._stored.acquire()
+        if handle is not self._known:  # its count was read when it was opened
+            self._known, self.until = handle, time.monotonic() + LOOK_SECONDS
         if self.refuses and self._stored.left <= 0:
             yield from self._react()
 

@@ -13,7 +13,7 @@ from bloomredis.errors import (
     RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
-from bloomredis.protocol.replies import NOT_EXECUTED, NotSent, Refusal, in_doubt
+from bloomredis.protocol.replies import NOT_EXECUTED, NotSent, Refusal, client_error, in_doubt
 from bloomredis.stored.handle import LayoutChanged
 
 PASSING: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError)
@@ -59,7 +59,7 @@ def raise_unknown(name: str, error: BaseException, tokens: Sequence[str | None])
     else:
         raise error
     unknown.tokens = tokens
-    raise unknown from error
+    raise unknown from client_error(error)
 
 
 def raise_interrupted(call: str, answers: Sequence[Any], items: Sequence[Any], error: Exception) -> NoReturn:

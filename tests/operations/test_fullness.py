@@ -181,10 +181,11 @@ def test_a_pickled_filter_looks_anew(any_client: redis.Redis, warned: Callable[[
     f = make(BloomFilter, any_client)
     f.add("a")
     copy = pickle.loads(pickle.dumps(f)).with_client(any_client)  # noqa: S301 - its own bytes
+    copy.add("b")
     f.add_many(range(100))
     copy._operations.fullness.until = 0.0
-    copy.add("b")
     copy.add("c")
+    copy.add("d")
     assert len(warned()) == 2
 
 
