@@ -7,47 +7,93 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Final, TypeVar
 
-from bloomredis.errors import FilterLostError
+from bloomredis.errors import FilterFullError, FilterLostError
 
 OnLost = str | Callable[[FilterLostError], object]
 """Reaction to a lost filter: "raise", "recreate", or a callable."""
 
+OnFull = str | Callable[[FilterFullError], object]
+"""Reaction to a plain filter past its capacity: "warn", "raise", or a callable."""
+
 T = TypeVar("T")
-_LONGEST: Final = 2**52  # milliseconds; 140,000 years, and exact in Lua
+_LONGEST: Final = 2**52  # milliseconds; 142,000 years, and exact in Lua
+_MOST_ITEMS: Final = 2**63 - 1
+_SHOWN: Final = 100
+
+
+def shown(value: object) -> str:
+    """Return the repr of a caller's value for a message, cut to 100 characters."""
+    try:
+        text = repr(value)
+    except Exception:  # an int of too many digits, or a class of the caller's
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def name(value: str) -> str:
     """Return a filter's name: a str that is not empty."""
     if not isinstance(value, str):
-        raise TypeError(f"name must be a str, not {type(value).__name__} {value!r}")
+        raise TypeError(f"name must be a str, not {type(value).__name__} {shown(value)}")
     if not value:
         raise ValueError("name must not be empty, got ''")
     return value
 
 
 def listed(items: Iterable[T]) -> list[T]:
-    """Return items as a list; a single str or bytes is not an iterable of items."""
+    """Return items as a list, those of an array or a column as Python's own objects."""
+    check_items(items)
+    to_list = getattr(items, "to_pylist", None) or getattr(items, "tolist", None)  # Arrow; numpy and pandas
+    return to_list() if to_list else list(items)
+
+
+def check_items(items: object) -> None:
+    """Raise `TypeError` for a single str or bytes, and for a table."""
+    kind = type(items).__name__
     if isinstance(items, str | bytes | bytearray | memoryview):
-        raise TypeError(f"items must be an iterable of items, not one {type(items).__name__}: {items!r}")
-    return list(items)
+        raise TypeError(f"items must be an iterable of items, not one {kind}: {shown(items)}")
+    columns = getattr(items, "columns", None)  # a method of other iterables, as of a query's result
+    if getattr(items, "ndim", 1) != 1 or (columns is not None and not callable(columns)):
+        raise TypeError(f"items must be an iterable of items, not a {kind}: give a column, as in table['id']")
 
 
 def parameters(capacity: int | None, error_rate: float | None) -> tuple[int, float] | None:
     """Return the parameters to create a filter with, None if none are given."""
     if capacity is not None and error_rate is not None:
-        return capacity, error_rate
+        return bounded("capacity", capacity), error_rate
     if capacity is None and error_rate is None:
         return None
     missing = "capacity" if capacity is None else "error_rate"
     raise ValueError(f"capacity and error_rate go together; {missing} is missing")
 
 
+def bounded(what: str, value: T) -> T:
+    """Return a number, unless it is an int too large for any filter; its type is checked elsewhere."""
+    if isinstance(value, int) and value > _MOST_ITEMS:
+        raise ValueError(f"{what} must be at most 2^63 - 1, not {shown(value)}")
+    return value
+
+
+def flag(what: str, value: bool | None, *, optional: bool = False) -> None:  # noqa: FBT001 - what is checked
+    """Raise `TypeError` unless `value` is True or False (or None, if that is one of the values)."""
+    if not isinstance(value, bool) and not (optional and value is None):
+        raise TypeError(
+            f"{what} must be {'None, ' if optional else ''}True or False, "
+            f"not {type(value).__name__} {shown(value)}"
+        )
+
+
+def flags(**values: bool) -> None:
+    """Raise `TypeError` unless all values are True or False."""
+    for what, value in values.items():
+        flag(what, value)
+
+
 def share(what: str, value: float) -> float:
     """Return a number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{what} must be a float, not {type(value).__name__} {value!r}")
+        raise TypeError(f"{what} must be a float, not {type(value).__name__} {shown(value)}")
     if not 0.0 < value < 1.0:
-        raise ValueError(f"{what} must lie strictly between 0 and 1, not {value}")
+        raise ValueError(f"{what} must lie strictly between 0 and 1, not {shown(value)}")
     return float(value)
 
 
@@ -56,10 +102,19 @@ def milliseconds(what: str, seconds: float | timedelta) -> int:
     if isinstance(seconds, timedelta):
         seconds = seconds.total_seconds()
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise TypeError(f"{what} must be a number of seconds or a timedelta, not {seconds!r}")
+        raise TypeError(f"{what} must be a number of seconds or a timedelta, not {shown(seconds)}")
     if not 0 < seconds * 1000 <= _LONGEST:
-        raise ValueError(f"{what} must be more than 0 seconds, and finite, not {seconds}")
+        raise ValueError(
+            f"{what} must be more than 0 and at most {_LONGEST // 1000} seconds, not {shown(seconds)}"
+        )
     return math.ceil(seconds * 1000)
+
+
+def on_full(value: OnFull) -> OnFull:
+    """Return the reaction to a filter past its capacity: "warn", "raise", or a callable."""
+    if value in ("warn", "raise") or callable(value):
+        return value
+    raise ValueError(f'on_full must be "warn", "raise" or a callable, not {shown(value)}')
 
 
 def on_lost(value: OnLost, *, can_create: bool) -> OnLost:
@@ -67,7 +122,7 @@ def on_lost(value: OnLost, *, can_create: bool) -> OnLost:
     if value == "raise" or callable(value):
         return value
     if value != "recreate":
-        raise ValueError(f'on_lost must be "raise", "recreate" or a callable, not {value!r}')
+        raise ValueError(f'on_lost must be "raise", "recreate" or a callable, not {shown(value)}')
     if not can_create:
         raise ValueError('on_lost="recreate" needs capacity and error_rate to create the filter with')
     return value

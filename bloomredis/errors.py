@@ -7,7 +7,12 @@ from typing import Any
 
 
 class BloomError(Exception):
-    """The base class of all errors of bloomredis."""
+    """The base class of all errors of bloomredis.
+
+    While a server is away, every call raises one: `ConnectionFailedError` where nothing is in doubt,
+    `OutcomeUnknownError` where it may have been executed, `BatchInterruptedError` in a batch that was
+    done in part, `ServerRefusedError` where the server answers that it cannot.
+    """
 
 
 class FilterNotFoundError(BloomError):
@@ -31,7 +36,11 @@ class FilterLostError(BloomError):
 
 
 class FilterFullError(BloomError):
-    """A filter of several layers needs another one, but has as many as it can.  Nothing was added."""
+    """The filter takes no more items; nothing was added by this call.
+
+    A plain one with ``on_full="raise"`` has as many as its capacity; one of several layers needs another
+    layer, but has as many as it can.
+    """
 
 
 class ConnectionFailedError(BloomError):
@@ -57,6 +66,8 @@ class ServerRefusedError(BloomError):
 
 class OutcomeUnknownError(BloomError):
     """The call may or may not have been executed: its reply was lost, and so were those of retries.
+
+    The client's own error is its ``__cause__``.
 
     ``add(item, token=error.token)`` within a minute returns the answer of the first attempt; so does
     ``add(item)`` on the same filter object, and likewise ``remove`` after a call of ``remove``.
@@ -89,6 +100,10 @@ class BatchInterruptedError(BloomError):
     `results` are the answers so far, in order, and `rest` the items without an answer.
     ``add_many(error.rest)`` (or ``claim_many``) on the same filter object within a minute loses
     nothing, even if some of these items were executed and their replies lost.
+
+    `add_many`, `contains_many` and `claim_many` have read an iterator to its end.  `update`, `dedupe` and
+    `load` read it in batches: `rest` has the items of the batch, and those that were not read yet are
+    still in the iterator, so go on with ``update(error.rest)`` and then ``update(iterator)``.
     """
 
     def __init__(

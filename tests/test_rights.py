@@ -217,13 +217,23 @@ async def other_kinds_asyncio(client: Any, used: set[str]) -> None:
 
 def run_sync(url: str) -> set[str]:
     with redis.Redis.from_url(url) as client:
-        return whole_api(client)
+        used = whole_api(client)
+    f = Watched(Watched(BloomFilter, used).from_url(url, "seen", **OPTIONS), used)
+    assert f.update(["a", "b", "a"]) == 2
+    f.delete()
+    f.close()
+    return used
 
 
 def run_asyncio(url: str) -> set[str]:
     async def main() -> set[str]:
         async with redis.asyncio.Redis.from_url(url) as client:
-            return await whole_api_asyncio(client)
+            used = await whole_api_asyncio(client)
+        f = Watched(Watched(bloomredis.asyncio.BloomFilter, used).from_url(url, "seen", **OPTIONS), used)
+        assert await f.update(["a", "b", "a"]) == 2
+        await f.delete()
+        await f.close()
+        return used
 
     return asyncio.run(main())
 

@@ -2,12 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
-from typing import Final, Protocol, cast
+from numbers import Integral
+from typing import Any, Final, Protocol, cast
+
+import numpy as np
+
+from bloomredis.arguments import shown
 
 _SECRET_BYTES: Final = 16
-Item = str | bytes | bytearray | memoryview | int
+Item = str | bytes | bytearray | memoryview | int | np.integer[Any]
+
+
+class RowError(Exception):
+    """The refusal of an item of a batch."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(row, reason)
+        self.row = row
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"row {self.row}: {self.reason}"
+
+
+@contextmanager
+def rows_from(first: int) -> Iterator[None]:
+    """Count the rows of a refusal from the first of all items, not of a batch."""
+    try:
+        yield
+    except RowError as error:
+        error.row += first
+        raise
+
+
+class RowTypeError(RowError, TypeError):
+    """An item of a batch has a type that no item has."""
+
+
+class RowValueError(RowError, ValueError):
+    """An item of a batch has a value that no item has."""
+
+
+def in_rows(
+    encode: Callable[[Any], str | bytes],
+    items: Sequence[Any],
+    at_once: Callable[[Sequence[Any]], Sequence[str | bytes]] | None = None,
+) -> Sequence[str | bytes]:
+    """Return the encoded items; the error for one that is refused has its row.
+
+    :param at_once: the encoding of a batch, which is faster and does not tell the row.
+    """
+    if at_once is not None:
+        with suppress(TypeError, ValueError):
+            return at_once(items)
+    encoded: list[str | bytes] = []
+    try:
+        for item in items:
+            encoded.append(encode(item))  # noqa: PERF401 - its length is the row of an error
+    except (TypeError, ValueError) as error:
+        kind = RowTypeError if isinstance(error, TypeError) else RowValueError
+        raise kind(len(encoded), str(error)) from error
+    return encoded
 
 
 class Encoder(Protocol):
@@ -30,15 +89,35 @@ def encode(item: Item) -> bytes:
             return item.encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"item {item!r} is not valid Unicode ({error.reason}); pass bytes, or give the filter encode="
+                f"item {shown(item)} is not valid Unicode ({error.reason}); "
+                "pass bytes, or give the filter encode="
             ) from None
     if isinstance(item, bytes | bytearray | memoryview):
         return bytes(item)
     if isinstance(item, int) and not isinstance(item, bool):
         return b"%d" % item
+    if _is_null(item):
+        raise TypeError(
+            f"an item is str, bytes or int, not {type(item).__name__}, "
+            f"a null ({shown(item)}); leave nulls out"
+        )
     raise TypeError(
         f"an item is str, bytes or int, not {type(item).__name__}; convert it, or give the filter encode="
     )
+
+
+def plain(item: Any) -> Any:
+    """Return what a scalar of numpy or Arrow holds; any other item as it is."""
+    if isinstance(item, Integral) and not isinstance(item, int):
+        return int(item)
+    as_py = getattr(item, "as_py", None)
+    return as_py() if callable(as_py) else item
+
+
+def _is_null(item: object) -> bool:
+    """True for None, NaN and the nulls of pandas."""
+    is_nan = isinstance(item, float) and math.isnan(item)
+    return item is None or is_nan or type(item).__name__ in {"NAType", "NaTType"}
 
 
 def encode_all(items: Sequence[Item]) -> Sequence[str | bytes]:
@@ -64,7 +143,7 @@ class _Keyed:
         self._key = key
 
     def __call__(self, item: Item) -> bytes:
-        return blake2b(encode(item), digest_size=16, key=self._key).digest()
+        return blake2b(encode(plain(item)), digest_size=16, key=self._key).digest()
 
 
 def keyed(secret: bytes | str) -> Callable[[Item], bytes]:

@@ -6,23 +6,25 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
 from datetime import timedelta
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
-from bloomredis.arguments import listed
+from bloomredis.arguments import check_items, listed
+from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
 from bloomredis.drivers.aio import AsyncClient, drive
-from bloomredis.drivers.batches import async_batches
+from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.claims import AsyncClaim, Claiming
 from bloomredis.drivers.coalescing import MOST_ITEMS
-from bloomredis.drivers.filters import DEDUPE_ITEMS
+from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
 from bloomredis.drivers.tasks import Awaited, Coalescer
-from bloomredis.errors import BatchInterruptedError
+from bloomredis.errors import BatchInterruptedError, BloomError
 from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
 from bloomredis.operations.options import I
+from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.operations.pipelines import AnyPipeline
 from bloomredis.operations.routed import RoutedOperations
 from bloomredis.protocol.steps import Op
@@ -53,7 +55,7 @@ class Filter(Bound[AsyncClient], Generic[I]):
         batch = listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return await self._run(verb(batch))
-        encoded = [self._operations.codec.encode_for_batch(item) for item in batch]
+        encoded = self._operations.codec.encode_each(batch)
         waiting = coalescer.submit(encoded, batch, verb, batch)
         answers: list[bool] = await (self._added(encoded, waiting) if coalescer is self._adds else waiting)
         return answers
@@ -100,6 +102,11 @@ class Filter(Bound[AsyncClient], Generic[I]):
         answer: bool = await self._tests.submit((encoded,), None, operations.contains, item)
         return answer
 
+    if not TYPE_CHECKING:  # which finds the mistake by itself
+
+        def __contains__(self, item: object) -> NoReturn:
+            raise TypeError("`in` cannot wait for the server's answer: use await f.contains(item)")
+
     async def add_many(self, items: Iterable[I]) -> list[bool]:
         """Add items; return for each, in order, whether it was new."""
         return await self._run_batch(items, self._operations.add_many, self._adds)
@@ -108,25 +115,45 @@ class Filter(Bound[AsyncClient], Generic[I]):
         """Return for each item, in order, whether it is in the filter."""
         return await self._run_batch(items, self._operations.contains_many, self._tests)
 
-    async def dedupe(self, items: Iterable[J] | AsyncIterable[J]) -> AsyncIterator[J]:
+    async def update(self, items: Iterable[I] | AsyncIterable[I]) -> int:
+        """Add items; return how many were new."""
+        new = rows = 0
+        async for batch in async_batches(items, UPDATE_ITEMS):
+            try:
+                with rows_from(rows):
+                    new += sum(await self.add_many(batch))
+            except (BatchInterruptedError, *PASSING) as error:
+                raise_unread(error, "update", batch, is_alone=is_alone(items, rows))
+            rows += len(batch)
+        return new
+
+    async def dedupe(
+        self, items: Iterable[J] | AsyncIterable[J], *, key: Callable[[J], Any] | None = None
+    ) -> AsyncIterator[J]:
         """Yield those of the items that were new, in order, as they are read."""
         add_many: Callable[[list[Any]], Awaitable[list[bool]]] = self.add_many
+        rows = 0
         async for batch in async_batches(items, DEDUPE_ITEMS):
+            keys: list[Any] = batch if key is None else list(map(key, batch))
+            failed: BloomError | None = None
             try:
-                answers = await add_many(batch)
-            except BatchInterruptedError as error:
-                with closing(self._operations.new_items(batch, error.results)) as new:
-                    for item in new:
-                        yield item
-                raise
-            with closing(self._operations.new_items(batch, answers)) as new:
+                with rows_from(rows):
+                    answers: Sequence[bool] = await add_many(keys)
+            except (BatchInterruptedError, *PASSING) as error:
+                failed, answers = error, getattr(error, "results", ())
+            with closing(self._operations.new_items(batch, keys, answers)) as new:
                 for item in new:
                     yield item
+            if failed is not None:
+                raise_unread(failed, "dedupe", batch, is_alone=is_alone(items, rows))
+            rows += len(batch)
 
     async def load(
         self, items: Iterable[I] | AsyncIterable[I], progress: Callable[[int], object] | None = None
     ) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read."""
+        if hasattr(items, "__array__"):
+            check_items(items)  # before the filter is opened
         return await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
 
     def claim(self, item: I, lease: float | timedelta = 30.0) -> Claiming:
@@ -159,6 +186,11 @@ class Filter(Bound[AsyncClient], Generic[I]):
     async def delete(self) -> bool:
         """Delete the filter; True if it existed."""
         return await self._run(self._operations.delete())
+
+    async def close(self) -> None:
+        """Close the connections of a client that `from_url` made."""
+        for client in self._own_clients():
+            await (getattr(client, "aclose", None) or client.close)()
 
 
 @documented_as(filters.Expiring)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers import kinds
 from bloomredis.drivers.aio import AsyncClients
 from bloomredis.drivers.aio_filters import Expiring, Filter, Queueing
 from bloomredis.drivers.binding import constructor, documented_as
+from bloomredis.drivers.urls import addresses
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
@@ -41,6 +43,11 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
         """Return the filter of another name in the same layout."""
         return self._at(name, ttl)
 
+    @classmethod
+    def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`; it connects when it is used."""
+        return cls(addresses(url), name, **parameters)
+
     async def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server."""
         return await self._run(self._operations.snapshot())
@@ -56,6 +63,11 @@ class ScalingBloomFilter(Filter[I], Expiring):
     def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
         super().__init__(client, ScalingOperations(name, **parameters))
 
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        return cls(addresses(url), name, **parameters)
+
 
 @documented_as(kinds.RotatingBloomFilter)
 class RotatingBloomFilter(Filter[I]):
@@ -67,6 +79,11 @@ class RotatingBloomFilter(Filter[I]):
     def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
         super().__init__(client, RotatingOperations(name, **parameters))
 
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        return cls(addresses(url), name, **parameters)
+
 
 @documented_as(kinds.ShardedBloomFilter)
 class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
@@ -77,6 +94,13 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         sharded = ShardedOperations(name, **parameters)
         sharded.over(len(client) if isinstance(client, list | tuple) else 1)
         super().__init__(client, sharded)
+
+    @classmethod
+    def from_url(
+        cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
+    ) -> Self:
+        """Return a filter with clients of its own for the server at `url`, or one of each of several."""
+        return cls(addresses(url), name, **parameters)
 
     @classmethod
     async def open(cls, client: AsyncClients, name: str) -> Self:
@@ -96,6 +120,11 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     @constructor(CountingOperations.__init__)
     def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
         super().__init__(client, CountingOperations(name, **parameters))
+
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        return cls(addresses(url), name, **parameters)
 
     async def remove(self, item: I, *, token: str | None = None) -> bool:
         """Take an item out once; True if it was in."""

@@ -9,21 +9,34 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-import numpy as np
-
-from bloomredis.arguments import listed
+from bloomredis.arguments import check_items, listed
 
 T = TypeVar("T")
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield lists of `size` items, the last one shorter.  Raises TypeError for a single string."""
+    """Yield lists of `size` items, the last one shorter.  Raises TypeError for a string or a table."""
+    if hasattr(items, "__array__") or isinstance(items, str | bytes | bytearray | memoryview):
+        check_items(items)
     if hasattr(items, "__array__") and hasattr(items, "__len__"):
         yield from _slices(items, size)
         return
-    source = iter(listed(items) if isinstance(items, str | bytes | bytearray | memoryview) else items)
+    source = iter(items)
     while batch := list(islice(source, size)):
         yield batch
+
+
+def numbered(batches: Iterable[list[T]]) -> Iterator[tuple[list[T], int]]:
+    """Yield each batch with the number of items before it."""
+    rows = 0
+    for batch in batches:
+        yield batch, rows
+        rows += len(batch)
+
+
+def is_alone(items: object, rows: int) -> bool:
+    """True if nothing was sent before, and the items can be read again."""
+    return not rows and not isinstance(items, Iterator | AsyncIterable)
 
 
 async def async_batches(items: Iterable[T] | AsyncIterable[T], size: int) -> AsyncIterator[list[T]]:
@@ -43,9 +56,7 @@ async def async_batches(items: Iterable[T] | AsyncIterable[T], size: int) -> Asy
 
 
 def _slices(column: Any, size: int) -> Iterator[list[Any]]:
-    """Cut an array or a column; numbers come as int, text as str or bytes."""
+    """Cut an array or a column into lists of Python's own objects."""
     rows = getattr(column, "iloc", column)  # pandas: by position, not by label
     for start in range(0, len(column), size):
-        piece = rows[start : start + size]
-        to_pylist = getattr(piece, "to_pylist", None)  # Arrow
-        yield to_pylist() if to_pylist else np.asarray(piece).ravel().tolist()
+        yield listed(rows[start : start + size])

@@ -5,13 +5,16 @@ A constructor takes its signature from the operations and from `Options`, and ch
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
+from bloomredis.arguments import shown
 from bloomredis.drivers.others import Others
+from bloomredis.drivers.urls import connected, connecting, is_address
 from bloomredis.operations.options import Options
 
 C = TypeVar("C")
@@ -22,8 +25,12 @@ T = TypeVar("T")
 class Bound(Generic[C]):
     """Operations of a filter together with a client.
 
-    It pickles without the client, which has to be given again: `with_client`.
+    It pickles without the client, which has to be given again: `with_client`.  One with a URL pickles with
+    that, and has no client until it is used.
     """
+
+    _OF_CLIENT: ClassVar = frozenset(("_client", "_coalesce", "_adds", "_tests", "_usual"))
+    """What is missing until then."""
 
     _is_asyncio: ClassVar[bool]
     """True if the class is for asyncio clients."""
@@ -42,15 +49,36 @@ class Bound(Generic[C]):
             raise ValueError(
                 f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
             )
-        self._client = cast("C", client)  # of several servers a sequence: `OnServer` names one
         self._operations = operations
         self._others = others or Others[Self]()
-        self._bind()
+        self._address = client if is_address(client) else None
+        if self._address is None:
+            self._client = cast("C", client)  # of several servers a sequence: `OnServer` names one
+            self._bind()
+
+    if not TYPE_CHECKING:  # which would let any name pass
+
+        def __getattr__(self, name: str) -> Any:
+            address = self.__dict__.get("_address")
+            if address is None or name not in self._OF_CLIENT:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            with connecting.lock:
+                if "_client" not in self.__dict__:
+                    self._client = connected(address, is_asyncio=self._is_asyncio)
+                    self._bind()
+            return self.__dict__[name]
 
     def _check_kind(self, client: object) -> None:
-        own, given = type(self).__name__, type(client).__name__
-        if isinstance(client, _NoClient) or is_asyncio(client) == self._is_asyncio:
+        own = type(self).__name__
+        if isinstance(client, _NoClient) or is_address(client):
             return
+        if isinstance(client, list | tuple) and not client:
+            raise ValueError("a list of clients must have at least one")
+        for each in client if isinstance(client, list | tuple) else [client]:
+            check_client(each, own)
+        if is_asyncio(client) == self._is_asyncio:
+            return
+        given = type(client[0] if isinstance(client, list | tuple) else client).__name__
         if self._is_asyncio:
             raise TypeError(f"{given} is no asyncio client; use bloomredis.{own}")
         raise TypeError(f"{given} is an asyncio client; use bloomredis.asyncio.{own}")
@@ -62,6 +90,11 @@ class Bound(Generic[C]):
                 f"{operations.name!r} is on {operations.servers} servers, not on {len(clients)}; "
                 "give a client of each, in the order of the layout's servers"
             )
+
+    def _own_clients(self) -> list[Any]:
+        """Return the clients that were made by the filter itself."""
+        own = self.__dict__.get("_client") if self._address is not None else None
+        return own if isinstance(own, list) else [own] if own is not None else []
 
     def _bind(self) -> None:
         """Make the objects that depend on the client."""
@@ -93,19 +126,38 @@ class Bound(Generic[C]):
         found = self._others.get((name, ttl))
         if found is None:
             operations = self._operations.at(name, ttl)
-            made = self._over(self._client, operations, self._others)
+            made = self._over_the_same(operations, self._others)
             found = self._others.keep((name, ttl), made, operations)
         return found
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+        known = [f"{name}={value!r}" for name, value in self._operations.known().items()]
+        return f"{type(self).__name__}({', '.join([shown(self.name), *known])})"
+
+    def __copy__(self) -> Self:
+        return self._over_the_same(self._operations)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self._over_the_same(copy.deepcopy(self._operations, memo))
+
+    def _over_the_same(self, operations: Any, others: Others[Self] | None = None) -> Self:
+        """Return a filter with these operations and the same client or address."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(
+            _address=self._address, _operations=operations, _others=others or Others[Self]()
+        )
+        if "_client" in self.__dict__:
+            other._client = self._client  # noqa: SLF001 - its own class
+            other._bind()  # noqa: SLF001
+        return other
 
     def __getstate__(self) -> Any:
-        return self._operations
+        return self._operations, self._address
 
-    def __setstate__(self, operations: Any) -> None:
-        no_client: Any = _NoClient()
-        Bound.__init__(self, no_client, operations)
+    def __setstate__(self, state: Any) -> None:
+        operations, address = state
+        client: Any = address or _NoClient()
+        Bound.__init__(self, client, operations)
 
 
 class _NoClient:
@@ -115,6 +167,25 @@ class _NoClient:
         raise RuntimeError("a filter that was pickled has no client; give it one: filter.with_client(client)")
 
     pipeline = __getitem__ = execute_command
+
+
+def check_client(client: object, class_name: str) -> None:
+    """Raise `TypeError` for what is no client, or a pipeline."""
+    given = type(client).__name__
+    if isinstance(client, str | bytes):  # not shown: a URL may have a password
+        raise TypeError(
+            f"client must be a client of redis-py or valkey-py, not a {given}; "
+            f"{class_name}.from_url(url, name) takes a URL"
+        )
+    if isinstance(client, type):
+        raise TypeError(f"client must be a client, not the class {client.__name__}: call it")
+    if any("Pipeline" in kind.__name__ for kind in type(client).__mro__):
+        raise TypeError(
+            f"client must be a client, not a {given}: give {class_name} the client that it was made from, "
+            "and queue calls on it with queue_add(pipe, item)"
+        )
+    if not callable(getattr(client, "execute_command", None)):
+        raise TypeError(f"client must be a client of redis-py or valkey-py, not {given} {shown(client)}")
 
 
 def is_asyncio(client: object) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine, Generator
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
+from bloomredis.arguments import shown
 from bloomredis.drivers import aio, sync
 from bloomredis.drivers.binding import documented_as
 from bloomredis.operations.claims import Held, State
@@ -42,11 +43,11 @@ class _Claim:
         return self._held.state == "claimed"
 
     def __repr__(self) -> str:
-        return f"<Claim on {self.item!r}: {self.state}>"
+        return f"<Claim on {shown(self.item)}: {self.state}>"
 
     def _not_released(self, error: Exception) -> None:
         """Log that a release failed, since the caller's own exception is the one to raise."""
-        _log.warning("%r was not released (%s); it is free when its lease runs out", self.item, error)
+        _log.warning("%s was not released (%s); it is free when its lease runs out", shown(self.item), error)
 
 
 class Claim(_Claim):
@@ -120,6 +121,15 @@ class Claiming:
 
     def __init__(self, claiming: Coroutine[Any, Any, AsyncClaim]) -> None:
         self._claiming = claiming
+
+    def __bool__(self) -> NoReturn:
+        self._claiming.close()  # or it would be reported a second time, as never awaited
+        raise TypeError(
+            "a claim in progress is neither true nor false: await it, or enter it with async with"
+        )
+
+    def __repr__(self) -> str:
+        return "<claim in progress: await it, or enter it with async with>"
 
     def __await__(self) -> Generator[Any, Any, AsyncClaim]:
         return self._claiming.__await__()

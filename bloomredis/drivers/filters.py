@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any, Final, Generic, Self, TypeVar
 
-from bloomredis.arguments import listed
-from bloomredis.drivers.batches import batches
+from bloomredis.arguments import check_items, listed
+from bloomredis.bits.encoding import rows_from
+from bloomredis.drivers.batches import batches, is_alone, numbered
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.coalescing import MOST_ITEMS
@@ -20,6 +20,7 @@ from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
 from bloomredis.operations.options import I
+from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.operations.pipelines import AnyPipeline
 from bloomredis.operations.routed import RoutedOperations
 from bloomredis.operations.usual import usual
@@ -32,6 +33,9 @@ J = TypeVar("J")
 
 DEDUPE_ITEMS: Final = 1000
 """Items that `dedupe` reads ahead and sends together."""
+
+UPDATE_ITEMS: Final = 16_384
+"""Items that `update` reads ahead and sends together."""
 
 
 class Filter(Bound[SyncClient], Generic[I]):
@@ -57,7 +61,7 @@ class Filter(Bound[SyncClient], Generic[I]):
         batch = listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return self._run(verb(batch))
-        encoded = [self._operations.codec.encode_for_batch(item) for item in batch]
+        encoded = self._operations.codec.encode_each(batch)
         answers: list[bool] = coalescer.submit(encoded, batch, verb, batch)
         return answers
 
@@ -78,16 +82,20 @@ class Filter(Bound[SyncClient], Generic[I]):
 
         :param token: that of an `OutcomeUnknownError`; the answer is that of the call it came from.
         :raises OutcomeUnknownError: no answer came; its `token` makes it safe to ask again.
+        :raises ConnectionFailedError: no answer came, and nothing was added.
         """
         if token is None and self._usual is not None and (call := self._usual.add(item)) is not None:
-            sent = time.monotonic()
             try:
                 reply = self._client.execute_command(*call.command, NEVER_DECODE=True)
             except BaseException as error:  # interrupted or not
-                return resume(self._client, call.operation(sent), error)
+                return resume(self._client, call.operation(), error)
             if reply != 1:  # it may be late
-                return resume(self._client, call.operation(sent), reply)
+                return resume(self._client, call.operation(), reply)
             give_back(call.lane)
+            stored = call.usual.stored
+            stored.left -= 1
+            if stored.left <= 0:
+                call.usual.passed()
             return True
         operations = self._operations
         if token is None and operations.in_local_cache(item):
@@ -102,6 +110,8 @@ class Filter(Bound[SyncClient], Generic[I]):
         """Return whether an item is in the filter: False is certain, True errs at the error rate.
 
         One round trip.
+
+        :raises ConnectionFailedError: no answer came; likewise from all calls that only read.
         """
         if self._usual is not None and (call := self._usual.contains(item)) is not None:
             try:
@@ -136,22 +146,41 @@ class Filter(Bound[SyncClient], Generic[I]):
         """Return for each item, in order, whether it is in the filter."""
         return self._run_batch(items, self._operations.contains_many, self._tests)
 
-    def dedupe(self, items: Iterable[J]) -> Iterator[J]:
+    def update(self, items: Iterable[I]) -> int:
+        """Add items; return how many were new.  An iterator is read in batches as they are sent.
+
+        :raises BatchInterruptedError: an error came in between; `error.rest` has the items of its batch.
+        """
+        new = 0
+        for batch, rows in numbered(batches(items, UPDATE_ITEMS)):
+            try:
+                with rows_from(rows):
+                    new += sum(self.add_many(batch))
+            except (BatchInterruptedError, *PASSING) as error:
+                raise_unread(error, "update", batch, is_alone=is_alone(items, rows))
+        return new
+
+    def dedupe(self, items: Iterable[J], *, key: Callable[[J], Any] | None = None) -> Iterator[J]:
         """Yield those of the items that were new, in order, as they are read.
 
         The items are sent in batches of up to 1,000, so that many are added before the first of them
         is yielded.  Where a batch is interrupted, its items that are known to be new are yielded
         before the error is raised; `error.rest` has those without an answer.  Items that were added and are
         not asked for any more, as after a `break`, are new to the next call on this object.
+
+        :param key: what is added for an item, such as ``itemgetter("id")``; None for the item itself.
+        :raises BatchInterruptedError: an error came in between.
         """
         add_many: Callable[[list[Any]], list[bool]] = self.add_many
-        for batch in batches(items, DEDUPE_ITEMS):
+        for batch, rows in numbered(batches(items, DEDUPE_ITEMS)):
+            keys: list[Any] = batch if key is None else list(map(key, batch))
             try:
-                answers = add_many(batch)
-            except BatchInterruptedError as error:
-                yield from self._operations.new_items(batch, error.results)
-                raise
-            yield from self._operations.new_items(batch, answers)
+                with rows_from(rows):
+                    answers = add_many(keys)
+            except (BatchInterruptedError, *PASSING) as error:
+                yield from self._operations.new_items(batch, keys, getattr(error, "results", ()))
+                raise_unread(error, "dedupe", batch, is_alone=is_alone(items, rows))
+            yield from self._operations.new_items(batch, keys, answers)
 
     def load(self, items: Iterable[I], progress: Callable[[int], object] | None = None) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read.
@@ -170,6 +199,8 @@ class Filter(Bound[SyncClient], Generic[I]):
         :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
         :param progress: called with the number of items done so far.
         """
+        if hasattr(items, "__array__"):
+            check_items(items)  # before the filter is opened
         return self._run(self._operations.load(batches(items, LOAD_ITEMS), progress))
 
     def claim(self, item: I, lease: float | timedelta = 30.0) -> Claim:
@@ -234,6 +265,11 @@ class Filter(Bound[SyncClient], Generic[I]):
         :raises FilterMismatchError: the key holds something else; it is left untouched.
         """
         return self._run(self._operations.delete())
+
+    def close(self) -> None:
+        """Close the connections of a client that `from_url` made; one that was given stays as it is."""
+        for client in self._own_clients():
+            client.close()
 
 
 class Expiring(Bound[SyncClient]):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers.binding import constructor, documented
 from bloomredis.drivers.filters import Expiring, Filter, Queueing
 from bloomredis.drivers.sync import SyncClients
+from bloomredis.drivers.urls import addresses
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
@@ -45,6 +47,10 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
         comes from the layout, and its loss cannot be noticed.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.
+    :param on_full: the reaction to more items than `capacity`, as far as this object knows: it counts its
+        own, and those of others once a second, without a round trip more.  `"warn"` logs one warning;
+        `"raise"` raises `FilterFullError` from each call that would add, and adds nothing; a callable is
+        given that error once, before a call that would add, and may raise it.
     :param local_cache: answer from a copy of the filter in this process (as large as the filter) if all
         bits of an item are set there, which is right while the generation stands; else ask the server.
     :param local_cache_check: seconds (or a timedelta) until the generation is checked again.  For that long
@@ -69,6 +75,19 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
             this filter has.
         """
         return self._at(name, ttl)
+
+    @classmethod
+    def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`; it connects when it is used.
+
+        It pickles with its URL, user name and password included, and connects where it is used.
+
+        :param url: `redis://`, `rediss://`, `unix://` or `valkey://`; `redis+cluster://` for the cluster of a
+            node; `memory://`, `embedded://` and `embedded:///some/directory` for `bloomredis.embedded`.
+        :param name: the key; the other parameters are those of the class.
+        :raises ValueError, TypeError: for a bad URL or bad arguments, before any I/O.
+        """
+        return cls(addresses(url), name, **parameters)
 
     def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server.
@@ -113,6 +132,11 @@ class ScalingBloomFilter(Filter[I], Expiring):
     def __init__(self, client: SyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
         super().__init__(client, ScalingOperations(name, **parameters))
 
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        return cls(addresses(url), name, **parameters)
+
 
 @documented(Options)
 class RotatingBloomFilter(Filter[I]):
@@ -143,6 +167,11 @@ class RotatingBloomFilter(Filter[I]):
     @constructor(RotatingOperations.__init__)
     def __init__(self, client: SyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
         super().__init__(client, RotatingOperations(name, **parameters))
+
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        return cls(addresses(url), name, **parameters)
 
 
 @documented(Options)
@@ -176,6 +205,16 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         sharded = ShardedOperations(name, **parameters)
         sharded.over(len(client) if isinstance(client, list | tuple) else 1)
         super().__init__(client, sharded)
+
+    @classmethod
+    def from_url(
+        cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
+    ) -> Self:
+        """Return a filter with clients of its own for the server at `url`, or one of each of several.
+
+        See `BloomFilter.from_url`.
+        """
+        return cls(addresses(url), name, **parameters)
 
     @classmethod
     def open(cls, client: SyncClients, name: str) -> Self:
@@ -223,6 +262,11 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     @constructor(CountingOperations.__init__)
     def __init__(self, client: SyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
         super().__init__(client, CountingOperations(name, **parameters))
+
+    @classmethod
+    def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:
+        """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
+        return cls(addresses(url), name, **parameters)
 
     def remove(self, item: I, *, token: str | None = None) -> bool:
         """Take an item out once; True if it was in, False (and nothing is changed) if it was not.

@@ -9,11 +9,16 @@ import importlib
 import importlib.util
 import re
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import redis
+
+if TYPE_CHECKING:
+    from redis import asyncio as aio
 
 _OUTSIDE: Final = {
     "redis": "redis",
@@ -23,7 +28,9 @@ _OUTSIDE: Final = {
     "valkeys": "rediss",
 }
 """Schemes of outside servers, and those of redis-py."""
-_ACCEPTED: Final = ", ".join(f"{scheme}://" for scheme in ("memory", "embedded", *_OUTSIDE))
+_CLUSTERS: Final = {f"{scheme}+cluster": theirs for scheme, theirs in _OUTSIDE.items() if scheme != "unix"}
+"""Schemes of a node of a cluster, likewise."""
+_ACCEPTED: Final = ", ".join(f"{scheme}://" for scheme in ("memory", "embedded", *_OUTSIDE, *_CLUSTERS))
 _SERVER: Final = (
     *("--port", "0", "--unixsocketperm", "700", "--daemonize", "no"),
     *("--loglevel", "warning", "--save", ""),
@@ -43,45 +50,93 @@ def connect(url: str, **options: Any) -> redis.Redis:
       share one server, which ends after the last of them.  No write is lost when a program ends or
       crashes; a crash of the machine or a SIGKILL of the server can lose the last two seconds.
     * `redis://`, `rediss://`, `unix://`, `valkey://`, `valkeys://`: an outside server; without I/O.
+    * `redis+cluster://` and likewise: the cluster that this node belongs to; its map is read at once.
 
     An embedded server takes about 0.1 s to start, and as long to end when the process exits.  Raises
     `ValueError` for any other URL, `ImportError` if the `embedded` extra is missing, and
     `redis.ConnectionError` with the server's log if it does not start.
     """
-    found = re.match(r"([a-z][a-z0-9+.-]*)://", url, re.IGNORECASE)
-    scheme = found[1].lower() if found else None
-    rest = url[found.end() :] if found else ""
-    if scheme in _OUTSIDE:
-        return _outside(scheme, rest, options)
+    client: redis.Redis = _made(url, redis, options)
+    return client
+
+
+def connect_asyncio(url: str, **options: Any) -> aio.Redis:
+    """Return an asyncio client of the server that `url` names, as `connect` does.
+
+    The start of an embedded server blocks the event loop for about 0.1 s; a cluster's map is read later.
+    """
+    client: aio.Redis = _made(url, importlib.import_module("redis.asyncio"), options)
+    return client
+
+
+def check(url: str) -> None:
+    """Raise `ValueError` or `TypeError` for a URL that no server has; without I/O."""
+    scheme, rest = _split(url)
     if scheme == "memory":
-        return _in_process(rest, options)
+        _check_nothing(rest)
+    elif scheme == "embedded":
+        _directory(rest)
+    else:
+        with _without_password(scheme):
+            redis.connection.parse_url(f"{(_OUTSIDE | _CLUSTERS)[scheme]}://{rest}")  # type: ignore[no-untyped-call]  # redis-py has it so
+
+
+def is_private(url: str) -> bool:
+    """Return True if a URL means a new server, which only its client reaches."""
+    scheme, rest = _split(url)
+    return scheme == "memory" or (scheme == "embedded" and not rest)
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Return the scheme of a URL and what follows it."""
+    if not isinstance(url, str):
+        raise TypeError(f"the URL of a server is a str, not {type(url).__name__}")
+    found = re.match(r"([a-z][a-z0-9+.-]*)://", url, re.IGNORECASE)
+    scheme = found[1].lower() if found else ""
+    if found is None or scheme not in ("memory", "embedded", *_OUTSIDE, *_CLUSTERS):
+        begins = f"{scheme}://" if scheme else "no scheme"
+        raise ValueError(f"the URL of a server begins with {begins}; accepted are {_ACCEPTED}")
+    return scheme, url[found.end() :]
+
+
+def _made(url: str, module: Any, options: dict[str, Any]) -> Any:
+    """Return a client by the classes of `redis` or `redis.asyncio`."""
+    scheme, rest = _split(url)
+    if scheme == "memory":
+        return _in_process(rest, module, options)
     if scheme == "embedded":
-        return _embedded(_directory(rest), options)
-    begins = f"{scheme}://" if scheme else "no scheme"
-    raise ValueError(f"the URL of a server begins with {begins}; accepted are {_ACCEPTED}")
+        return _embedded(_directory(rest), module, options)
+    class_ = module.RedisCluster if scheme in _CLUSTERS else module.Redis
+    with _without_password(scheme):
+        return class_.from_url(f"{(_OUTSIDE | _CLUSTERS)[scheme]}://{rest}", **options)
 
 
-def _outside(scheme: str, rest: str, options: dict[str, Any]) -> redis.Redis:
+@contextmanager
+def _without_password(scheme: str) -> Iterator[None]:
+    """Replace the text of redis-py's error, which may contain a part of the password."""
     try:
-        return redis.Redis.from_url(f"{_OUTSIDE[scheme]}://{rest}", **options)
+        yield
     except ValueError:
-        # The text of redis-py's error may contain a part of the password.
         raise ValueError(
             f"the {scheme}:// URL is not valid: its port, database and options have to be numbers, "
             "and special characters in user name and password percent-encoded"
         ) from None
 
 
-def _in_process(rest: str, options: dict[str, Any]) -> redis.Redis:
+def _check_nothing(rest: str) -> None:
     if rest:
         raise ValueError("memory:// takes nothing after it; embedded:///some/directory keeps data")
+
+
+def _in_process(rest: str, module: Any, options: dict[str, Any]) -> Any:
+    _check_nothing(rest)
     try:
         importlib.import_module("lupa")  # without it, fakeredis lacks scripts, and does not say why
         fakeredis = importlib.import_module("fakeredis")
     except ImportError as error:
         raise ImportError(f"memory:// needs {error.name}: {_INSTALL}") from error
-    client: redis.Redis = fakeredis.FakeRedis(server=fakeredis.FakeServer(), **options)
-    return client
+    class_ = fakeredis.FakeRedis if module is redis else fakeredis.FakeAsyncRedis
+    return class_(server=fakeredis.FakeServer(), **options)
 
 
 def _directory(rest: str) -> Path | None:
@@ -96,7 +151,7 @@ def _directory(rest: str) -> Path | None:
     raise ValueError(f"embedded:// takes no host and no query; embedded:///{meant} was probably meant")
 
 
-def _embedded(directory: Path | None, options: dict[str, Any]) -> redis.Redis:
+def _embedded(directory: Path | None, module: Any, options: dict[str, Any]) -> Any:
     command = [_binary(), *_SERVER, "--appendonly", "yes" if directory else "no"]
     from bloomredis.embedded import guard  # noqa: PLC0415 - it needs modules that Windows lacks
 
@@ -105,7 +160,7 @@ def _embedded(directory: Path | None, options: dict[str, Any]) -> redis.Redis:
     except ConnectionError as error:
         raise redis.ConnectionError(str(error)) from error
     try:
-        client = redis.Redis(unix_socket_path=path, **options)
+        client = module.Redis(unix_socket_path=path, **options)
     except BaseException:
         guard.leave(users)
         raise

@@ -17,6 +17,7 @@ from zlib import crc32
 
 from mmh3 import hash_bytes
 
+from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError
 from bloomredis.operations.outcomes import raise_interrupted
 from bloomredis.protocol import scripts
@@ -175,11 +176,13 @@ class Claims:
 
     def _check(self, held: Held) -> None:
         if held.state != "claimed":
-            raise ClaimLostError(f"{held.item!r} is not held by this worker: its state is {held.state!r}")
+            raise ClaimLostError(
+                f"{shown(held.item)} is not held by this worker: its state is {held.state!r}"
+            )
 
     def _lost(self, held: Held) -> ClaimLostError:
         held.state = "lost"
         return ClaimLostError(
-            f"the claim on {held.item!r} ran out or its filter was cleared, and another worker may have it; "
-            "nothing was changed: take a longer lease, or extend() it in time"
+            f"the claim on {shown(held.item)} ran out or its filter was cleared, and another worker "
+            "may have it; nothing was changed: take a longer lease, or extend() it in time"
         )

@@ -10,6 +10,7 @@ from bloomredis import arguments
 from bloomredis.bits.batch import Encoded
 from bloomredis.operations import info
 from bloomredis.operations.claims import Claims, Held
+from bloomredis.operations.fullness import Fullness
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import load
 from bloomredis.operations.local_cache import CachedMembership
@@ -25,6 +26,7 @@ from bloomredis.stored.base import Stored
 from bloomredis.stored.foreign import ForeignLayout
 from bloomredis.stored.handle import Description
 from bloomredis.stored.header import COUNTING, FILTER
+from bloomredis.stored.single import StoredFilter
 
 C = TypeVar("C")
 
@@ -36,6 +38,8 @@ class FilterOperations(StoredVerbs):
 
     kind: ClassVar[int] = FILTER
     """Kind of the header."""
+    fullness: Fullness | None = None
+    """What watches over the capacity, if anything does."""
 
     def __init__(
         self,
@@ -109,7 +113,14 @@ class FilterOperations(StoredVerbs):
 
         :param source: an iterator of batches of `loading.LOAD_ITEMS`.
         """
-        return (yield from load(self.stored, self.membership, self.codec, source, progress))
+        if self.fullness is not None and self.fullness.refuses:
+            yield from self.fullness.admit()
+        before, stored = self.membership.loaded, self.stored
+        done = yield from load(stored, self.membership, self.codec, source, progress)
+        stored.left -= self.membership.loaded - before
+        if self.fullness is not None and stored.left <= 0:
+            self.fullness.passed()
+        return done
 
     # -- claims: check and set in two steps, for workers that may crash in between
 
@@ -141,6 +152,11 @@ class FilterOperations(StoredVerbs):
         self._claims.claim_again(held)
 
     # -- the filter as a whole
+
+    def known(self) -> dict[str, object]:
+        """Return the parameters that are known without I/O."""
+        head = self.stored.head if isinstance(self.stored, StoredFilter) else None
+        return info.known(head, self.layout)
 
     def reserve(self) -> Op[None]:
         """Create the filter now, or check the stored one."""

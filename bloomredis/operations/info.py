@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from bloomredis.bits import sizing
 from bloomredis.stored import planning
@@ -43,6 +44,15 @@ class FilterInfo:
     generation: str
     created_at: datetime | None
     layers: tuple[FilterInfo, ...] = ()
+
+
+def known(head: Header | None, layout: Any) -> dict[str, object]:
+    """Return the parameters of a filter as far as they are known without I/O."""
+    if head is not None:
+        return {"capacity": head.capacity, "error_rate": head.error_rate, "layout": head.layout}
+    if layout is None:
+        return {}
+    return {"layout": layout.name, "num_bits": layout.num_bits, "num_hashes": layout.num_hashes}
 
 
 def describe(name: str, found: Description, ones: int) -> FilterInfo:

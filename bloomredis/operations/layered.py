@@ -29,6 +29,7 @@ class LayeredOperations(FilterOperations):
         layout: str | None = None,
         ttl: Seconds | None = None,
     ) -> None:
+        self._new = new
         stored = StoredLayers(
             arguments.name(name),
             made=self.record_class,
@@ -44,6 +45,11 @@ class LayeredOperations(FilterOperations):
         operations = cls.__new__(cls)
         LayeredOperations.__init__(operations, name, Options())
         return operations
+
+    def known(self) -> dict[str, object]:
+        """Return the parameters that are known without I/O."""
+        record = self._new if self.stored.handle is None else self.stored.record
+        return info.known(None if record is None else record.head, None)
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""

@@ -12,17 +12,18 @@ known; a batch ends when these take three quarters of the bitmap's memory, or 8 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
 from bloomredis.bits.batch import AT_ONCE, BatchBits
-from bloomredis.bits.encoding import Encoder, Item
+from bloomredis.bits.encoding import Encoder, Item, RowError
 from bloomredis.bits.layout import Layout
-from bloomredis.errors import FilterLostError
+from bloomredis.errors import BatchInterruptedError, FilterLostError
 from bloomredis.operations.membership import Membership
+from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.protocol import scripts
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Compute, NextBatch, Op
@@ -77,6 +78,8 @@ class Load:
         self._full = min(max(self._num_bytes * 3 // 4, FEWEST_BYTES), MOST_BYTES)
         self._dense = DENSE * -(-self._num_bytes // SEGMENT_BYTES)
         self._bitmap = np.zeros(0, dtype=np.uint8)
+        self._rows = 0  # that were read before
+        self.is_first = True
         self._empty()
 
     def _empty(self) -> None:
@@ -89,8 +92,14 @@ class Load:
 
     def take(self, items: Sequence[Item]) -> None:
         """Add items to the batch.  Raises TypeError or ValueError for one that cannot be encoded."""
-        self.waiting.append(Encoded(items, self._encoder.encode_all(items)))
+        try:
+            self.waiting.append(Encoded(items, self._encoder.encode_all(items)))
+        except RowError as error:
+            error.row += self._rows
+            raise
         self.items += len(items)
+        self._rows += len(items)
+        self.is_first = self._rows == self.items
         if self.layout is not None and self.is_dense:
             for each in self.waiting:
                 self._enter(self.layout, each.encoded)
@@ -172,8 +181,8 @@ def load(
     while True:
         batch = yield NextBatch(source, batches.take)
         if batches.items and (batches.is_full or not batch):
-            done += batches.items
-            with outcome_matters(stored.name):
+            before, done = done, done + batches.items
+            with _counted(before), outcome_matters(stored.name):
                 sent_to = yield from _send(stored, membership, batches)
                 # There is nothing to compare with if the segments were empty.
                 added = batches.finish() if batches.was_empty else (yield Compute(batches.finish))
@@ -183,6 +192,20 @@ def load(
                 progress(done)
         if not batch:
             return done
+
+
+@contextmanager
+def _counted(done: int) -> Iterator[None]:
+    """Say in an error how many items are in: those after them were read, and are not kept."""
+    try:
+        yield
+    except PASSING as error:
+        message, *others = error.args
+        error.args = (
+            f"{message}; load() has added the first {done} items, and may be given all again",
+            *others,
+        )
+        raise
 
 
 def load_one_batch(
@@ -201,8 +224,12 @@ def load_one_batch(
 
 def _send(stored: Stored, membership: Membership, load: Load) -> Op[Handle | None]:
     """Send a batch; return the handle of the filter if it got segments, and has yet to count the items."""
-    for each in load.waiting:
-        yield from membership.add(each.encoded, each.items)
+    for at, each in enumerate(load.waiting):
+        try:
+            membership.loaded += sum((yield from membership.add(each.encoded, each.items)))
+        except (BatchInterruptedError, *PASSING) as error:
+            rest = [item for later in load.waiting[at:] for item in later.items]
+            raise_unread(error, "load", rest, is_alone=at == 0 and load.is_first)
     handle = None
     while load.is_dense and (handle is None or handle is not stored.handle):
         # A filter that was lost may have been replaced meanwhile.

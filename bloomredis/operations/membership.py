@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 from zlib import crc32
 
+from bloomredis.arguments import shown
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
 from bloomredis.errors import (
     ConnectionFailedError,
@@ -66,6 +67,7 @@ class Membership:
         self._lanes = lanes
         self._ledger = ledger
         self._retry_safe = retry_safe
+        self.loaded = 0  # items that were new in loads
 
     def test_one(self, item: bytes) -> Op[bool]:
         """Test an item."""
@@ -241,8 +243,8 @@ class Membership:
                     return reply
         if any(pending.until <= time.monotonic() for pending in calls):
             raise OutcomeUnknownError(
-                f"{item!r} is in {self._stored.name!r}, perhaps by a call of this object that got no reply, "
-                "and whose receipt is gone by now: whether it was new cannot be known any more"
+                f"{shown(item)} is in {self._stored.name!r}, perhaps by a call of this object that got "
+                "no reply, and whose receipt is gone by now: whether it was new cannot be known any more"
             )
         return reply
 
@@ -282,6 +284,7 @@ class Membership:
         """Count items that were new when their bits were set by other scripts."""
         lane = self._lanes.take()
         call = lane.next_call(added)
+        self.loaded += added
         yield from self._stored.run(_ADD_COUNT, handle, (added, call), (lane.key,))
         lane.free.append(lane)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Generic, Required, TypedDict
 
 from bloomredis import arguments
-from bloomredis.arguments import OnLost
+from bloomredis.arguments import OnFull, OnLost
 from bloomredis.bits.encoding import Item
 from bloomredis.protocol.calls import Wait
 from bloomredis.stored.foreign import ForeignLayout
@@ -29,6 +29,7 @@ else:
     I = TypeVar("I", contravariant=True)  # noqa: E741, PLC0105
 
 Seconds = float | timedelta
+_MOST_REPLICAS: Final = 1000
 
 
 class CommonParameters(TypedDict, Generic[I], total=False):
@@ -50,6 +51,7 @@ class PlainParameters(CommonParameters[I], total=False):
     layout: str | ForeignLayout | None
     ttl: Seconds | None
     refresh_ttl: bool
+    on_full: OnFull
     local_cache: bool
     local_cache_check: Seconds
 
@@ -120,6 +122,13 @@ class Options:
 
     def __post_init__(self) -> None:
         arguments.on_lost(self.on_lost, can_create=True)
+        arguments.flag("retry_safe", self.retry_safe)
+        arguments.flag("coalesce", self.coalesce, optional=True)
+        if self.encode is not None and not callable(self.encode):
+            raise TypeError(
+                f"encode must be a callable or None, not {type(self.encode).__name__} "
+                f"{arguments.shown(self.encode)}"
+            )
         self.wait  # noqa: B018 - checks its parameters
 
     @property
@@ -127,9 +136,13 @@ class Options:
         """The replicas that a write waits for, None for none."""
         replicas = self.min_replicas
         if isinstance(replicas, bool) or not isinstance(replicas, int):
-            raise TypeError(f"min_replicas must be an int, not {replicas!r}")
-        if replicas < 0:
-            raise ValueError(f"min_replicas must be 0 or more, not {replicas}")
+            raise TypeError(
+                f"min_replicas must be an int, not {type(replicas).__name__} {arguments.shown(replicas)}"
+            )
+        if not 0 <= replicas <= _MOST_REPLICAS:
+            raise ValueError(
+                f"min_replicas must be from 0 to {_MOST_REPLICAS}, not {arguments.shown(replicas)}"
+            )
         timeout = arguments.milliseconds("replica_timeout", self.replica_timeout)
         return Wait(replicas, timeout) if replicas else None
 

@@ -13,8 +13,11 @@ from bloomredis.errors import (
     RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
-from bloomredis.protocol.replies import NOT_EXECUTED, NotSent, Refusal, in_doubt
+from bloomredis.protocol.replies import NOT_EXECUTED, NotSent, Refusal, client_error, in_doubt
 from bloomredis.stored.handle import LayoutChanged
+
+PASSING: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError)
+"""Errors whose reason passes, so that a caller goes on with the same items."""
 
 _ADVICE: Final = "ask again with the token of this error"
 _ADVICE_WITHOUT: Final = "a second call on the same object answers as this one would have"
@@ -56,7 +59,7 @@ def raise_unknown(name: str, error: BaseException, tokens: Sequence[str | None])
     else:
         raise error
     unknown.tokens = tokens
-    raise unknown from error
+    raise unknown from client_error(error)
 
 
 def raise_interrupted(call: str, answers: Sequence[Any], items: Sequence[Any], error: Exception) -> NoReturn:
@@ -68,17 +71,40 @@ def raise_interrupted(call: str, answers: Sequence[Any], items: Sequence[Any], e
     raise interrupted from error
 
 
+def interrupted_reading(error: BloomError, call: str, items: Sequence[Any]) -> BatchInterruptedError:
+    """Return the error of one batch of many, the later of which have not been read."""
+    if not isinstance(error, BatchInterruptedError):
+        return interrupted_by(error, call, [], items, getattr(error, "tokens", ()), unread=True)
+    interrupted = interrupted_by(error.__cause__, call, error.results, items, error.tokens, unread=True)
+    interrupted.answers = error.answers
+    return interrupted
+
+
+def raise_unread(error: BloomError, call: str, items: Sequence[Any], *, is_alone: bool) -> NoReturn:
+    """Raise the error of one batch of many.
+
+    :param is_alone: the caller still has the items, and can make the whole call again.
+    """
+    if is_alone and not isinstance(error, BatchInterruptedError):
+        raise error
+    cause = error.__cause__ if isinstance(error, BatchInterruptedError) else error
+    raise interrupted_reading(error, call, items) from cause
+
+
 def interrupted_by(
     error: BaseException | None,
     call: str,
     answers: Sequence[Any],
     items: Sequence[Any],
     tokens: Sequence[str | None],
+    *,
+    unread: bool = False,
 ) -> BatchInterruptedError:
     """Return the error of a batch whose first items have these answers, the others these tokens."""
+    then = f", and then with {call}(iterator) for the items that were not read yet" if unread else ""
     return BatchInterruptedError(
         f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with {call}(error.rest) "
-        "once the reason is gone: nothing is lost",
+        f"once the reason is gone{then}: nothing is lost",
         list(answers),
         items[len(answers) :],
         tokens,

@@ -75,6 +75,10 @@ class PartitionedOperations(RoutedOperations):
         """Raise `TypeError`: several bitmaps are not copied."""
         raise TypeError(f"{self.name!r} is in several bitmaps, which are not copied")
 
+    def known(self) -> dict[str, object]:
+        """Return the parameters that are known without I/O."""
+        return info.known(None, self.layout)
+
     def reserve(self) -> Op[None]:
         """Check that no key holds another type."""
         yield from self._everywhere(self._places, FilterOperations.reserve)

@@ -72,6 +72,8 @@ class Pipelines:
     def _filling(self, pipe: AnyPipeline) -> _Filling:
         if getattr(pipe, "watching", False) and not getattr(pipe, "explicit_transaction", False):
             raise ValueError("the pipeline is watching keys and executes at once; call pipe.multi() first")
+        if not any("Pipeline" in kind.__name__ for kind in type(pipe).__mro__):
+            raise TypeError(f"pipe must be a pipeline, as of client.pipeline(), not {type(pipe).__name__}")
         filling = self._fillings.get(pipe)
         if filling is None:
             filling = self._fillings[pipe] = _Filling()

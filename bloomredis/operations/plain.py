@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from bloomredis import arguments
+from bloomredis.arguments import OnFull
+from bloomredis.bits.batch import Encoded
+from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
+from bloomredis.operations.fullness import Fullness
 from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
+from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import Queueing
 from bloomredis.operations.snapshot import LocalFilter, snapshot
 from bloomredis.protocol.calls import Wait
@@ -37,19 +43,18 @@ class PlainOperations(Queueing, FilterOperations):
         layout: str | ForeignLayout | None = None,
         ttl: Seconds | None = None,
         refresh_ttl: bool = False,
+        on_full: OnFull = "warn",
         local_cache: bool = False,
         local_cache_check: Seconds = 1.0,
         **common: Unpack[CommonParameters[Any]],
     ) -> None:
         options = Options(**common)
+        arguments.flags(refresh_ttl=refresh_ttl, local_cache=local_cache)
         name = arguments.name(name)
         check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
         stored: Stored
         if layout is None or isinstance(layout, str):
-            if refresh_ttl:
-                raise ValueError(
-                    "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
-                )
+            _check_native(refresh_ttl=refresh_ttl)
             foreign, new = None, planning.template(capacity, error_rate, layout)
             storage = options.storage(ttl, can_create=new is not None)
             stored = StoredFilter(name, new=new, layout=layout, **storage)
@@ -58,6 +63,24 @@ class PlainOperations(Queueing, FilterOperations):
             _check_foreign(name, foreign, options, local_cache=local_cache)
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
+        self.fullness = _fullness(stored, on_full)
+
+    def add(self, item: Any, *, token: str | None = None) -> Op[bool]:
+        """Add an item; True if this call was the first to add it."""
+        operation = super().add(item, token=token)
+        return operation if self.fullness is None else self.fullness.watched(operation, int)
+
+    def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
+        """Add `items`, which have been encoded."""
+        operation = super().add_encoded(encoded, items)
+        return operation if self.fullness is None else self.fullness.watched(operation, sum)
+
+    def commit(self, held: Held) -> Op[None]:
+        """Put the item into the filter and drop the claim, in one step."""
+        operation, new = super().commit(held), int(held.state == "claimed")
+        if self.fullness is None:
+            return operation
+        return self.fullness.watched(operation, lambda _: new, adds=False)
 
     def at(self, name: str, ttl: Seconds | None) -> PlainOperations:
         """Return the verbs of another bitmap in this layout; each insert renews its `ttl`."""
@@ -73,13 +96,34 @@ class PlainOperations(Queueing, FilterOperations):
         return snapshot(self.stored, self.codec)
 
 
+def _fullness(stored: Stored, on_full: OnFull) -> Fullness | None:
+    """Return the watch over the capacity; None for a bitmap without a header, which counts nothing."""
+    arguments.on_full(on_full)
+    if isinstance(stored, StoredFilter):
+        return Fullness(stored, on_full)
+    if on_full != "warn":
+        raise ValueError(
+            f"on_full={arguments.shown(on_full)} has no use here: a bitmap without a header does not count"
+        )
+    return None
+
+
+def _check_native(*, refresh_ttl: bool) -> None:
+    """Raise `ValueError` for options that need another system's layout."""
+    if refresh_ttl:
+        raise ValueError(
+            "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
+        )
+
+
 def _check_foreign(name: str, layout: ForeignLayout, options: Options, *, local_cache: bool) -> None:
     """Raise `ValueError` for options that need a header."""
     if local_cache:
         raise ValueError(f"local_cache=True is not for {layout.name}: the loss of {name!r} cannot be noticed")
     if options.on_lost != "raise":
         raise ValueError(
-            f"on_lost={options.on_lost!r} has no use here: a bitmap without a header is not missed"
+            f"on_lost={arguments.shown(options.on_lost)} has no use here: "
+            "a bitmap without a header is not missed"
         )
 
 

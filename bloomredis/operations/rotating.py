@@ -38,6 +38,10 @@ class RotatingOperations(LayeredOperations):
                 "a call: take a longer window or fewer slices"
             )
         new = RotatingRecord(
-            head=planning.whole(capacity, error_rate, layout, RotatingRecord.kind), width=width, slices=cut
+            head=planning.whole(
+                arguments.bounded("capacity", capacity), error_rate, layout, RotatingRecord.kind
+            ),
+            width=width,
+            slices=cut,
         )
         super().__init__(name, Options(**common), new=new, layout=layout)

@@ -10,16 +10,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
-from bloomredis.errors import BatchInterruptedError
+from bloomredis.bits.encoding import rows_from
+from bloomredis.errors import BatchInterruptedError, BloomError
 from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.loading import load_one_batch
 from bloomredis.operations.merging import Answered, put_together, stopped_batch
 from bloomredis.operations.options import Options
-from bloomredis.operations.outcomes import Answers
+from bloomredis.operations.outcomes import PASSING, Answers, raise_unread
 from bloomredis.operations.pipelines import AnyPipeline, Queueing
 from bloomredis.operations.verbs import Codec, Keep, Verbs
 from bloomredis.protocol.gather import at, gather, unless_failed
@@ -242,7 +243,8 @@ class RoutedOperations(Verbs):
         done = 0
         while batch := (yield NextBatch(source)):
             yield from self._ready_anew()
-            encoded = self.codec.encode_all(batch)
+            with rows_from(done):
+                encoded = self.codec.encode_all(batch)
             outcomes = yield from gather(
                 (
                     self._on(place, partial(_loaded, items=[batch[i] for i in own]))
@@ -250,11 +252,21 @@ class RoutedOperations(Verbs):
                 ),
                 most=LOADED_TOGETHER,
             )
-            unless_failed(outcomes)
+            if errors := [each for each in outcomes if isinstance(each, Exception)]:
+                _raise_unread(errors[0], batch, is_alone=not done)
             done += len(batch)
             if progress is not None:
                 progress(done)
         return done
+
+
+def _raise_unread(error: Exception, batch: Sequence[Any], *, is_alone: bool) -> NoReturn:
+    """Raise the error of a load; what was added of the batch is there already the next time."""
+    if isinstance(error, BatchInterruptedError):
+        error = error.__cause__ if isinstance(error.__cause__, BloomError) else error
+    if isinstance(error, PASSING):
+        raise_unread(error, "load", batch, is_alone=is_alone)
+    raise error
 
 
 def _loaded(part: FilterOperations, items: Sequence[Any]) -> Op[None]:

@@ -30,8 +30,10 @@ class ScalingOperations(LayeredOperations):
         **common: Unpack[CommonParameters[Any]],
     ) -> None:
         new = ScalingRecord(
-            head=planning.whole(capacity, error_rate, layout, ScalingRecord.kind),
-            expansion=sizing.positive("expansion", expansion),
+            head=planning.whole(
+                arguments.bounded("capacity", capacity), error_rate, layout, ScalingRecord.kind
+            ),
+            expansion=sizing.positive("expansion", arguments.bounded("expansion", expansion)),
             tightening_ratio=arguments.share("tightening_ratio", tightening_ratio),
         )
         super().__init__(name, Options(**common), new=new, layout=layout, ttl=ttl)

@@ -146,6 +146,10 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
     def _made(self) -> list[Place]:
         return list(map(self._shard, self.stored.made()))
 
+    def known(self) -> dict[str, object]:
+        """Return the parameters that are known without I/O."""
+        return info.known(self.stored.head, None)
+
     def reserve(self) -> Op[None]:
         """Create the filter now, or check the stored one: the record, and the shards that have been made."""
         noticed = self.stored.is_lost

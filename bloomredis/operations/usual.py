@@ -7,6 +7,7 @@ one place.
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -15,6 +16,7 @@ from bloomredis.operations.membership import ADD, CONTAINS
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.protocol.receipts import Lane
 from bloomredis.protocol.steps import Command, Op
+from bloomredis.stored.base import UNBOUNDED
 from bloomredis.stored.handle import Handle
 
 
@@ -38,11 +40,12 @@ class UsualAdd(NamedTuple):
     usual: Usual
     handle: Handle
     encoded: bytes
+    sent: float
 
-    def operation(self, sent: float) -> Op[bool]:
-        """Return the operation whose first step is the command, which was sent at that monotonic time."""
+    def operation(self) -> Op[bool]:
+        """Return the operation whose first step is the command, which is sent now."""
         membership, packed = self.usual.filter.membership, self.command[-2]
-        return membership.add_sent(self.lane, self.handle, packed, self.encoded, sent)
+        return membership.add_sent(self.lane, self.handle, packed, self.encoded, self.sent)
 
 
 class UsualTest(NamedTuple):
@@ -63,11 +66,12 @@ class Usual:
 
     def __init__(self, operations: FilterOperations) -> None:
         self.filter = operations
-        self._stored = operations.stored
+        self.stored = operations.stored
         self._ledger = operations.ledger
         self._lanes = operations.lanes
-        self._add = self._stored.script(ADD).sha
-        self._contains = self._stored.script(CONTAINS).sha
+        self._fullness = operations.fullness
+        self._add = self.stored.script(ADD).sha
+        self._contains = self.stored.script(CONTAINS).sha
 
     def add(self, item: Any) -> UsualAdd | None:
         """Prepare an add; None if it is no common one."""
@@ -76,8 +80,10 @@ class Usual:
 
     def add_encoded(self, item: bytes) -> UsualAdd | None:
         """Prepare an add of an item that has been encoded."""
-        handle = self._stored.handle
+        handle, sent = self.stored.handle, time.monotonic()
         if handle is None or item in self._ledger.items:
+            return None
+        if self._fullness is not None and sent > self._fullness.until:
             return None
         lanes = self._lanes.free
         lane = lanes.pop() if lanes else self._lanes.take()
@@ -85,11 +91,18 @@ class Usual:
         packed = handle.layout.pack_one(item)
         call = lane.next_call(crc32(packed, handle.check))
         command: Command = ("EVALSHA", self._add, b"%d" % len(keys), *keys, handle.identity, packed, call)
-        return UsualAdd(command, lane, self, handle, item)
+        return UsualAdd(command, lane, self, handle, item, sent)
+
+    def passed(self) -> None:
+        """React to a filter whose capacity is reached, unless nobody watches over it."""
+        if self._fullness is None:
+            self.stored.left = UNBOUNDED
+        else:
+            self._fullness.passed()
 
     def contains(self, item: Any) -> UsualTest | None:
         """Prepare a test; None if it is no common one."""
-        encoded, handle = _plain(item), self._stored.handle
+        encoded, handle = _plain(item), self.stored.handle
         if encoded is None or handle is None:
             return None
         packed = handle.layout.pack_one(encoded)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from bloomredis import arguments
-from bloomredis.arguments import listed
+from bloomredis.arguments import listed, shown
 from bloomredis.bits import encoding
 from bloomredis.bits.batch import Encoded
 from bloomredis.operations.claims import Held
@@ -35,10 +36,10 @@ class Codec:
         self._encoder: encoding.Encoder = foreign or encoding
         self._foreign = foreign
         self.is_plain = encode is None and foreign is None
-        self.encode_all: Callable[[Sequence[Any]], Encoded] = (
-            self._encoder.encode_all if encode is None else self._encode_each
+        self.encode_all: Callable[[Sequence[Any]], Encoded] = partial(
+            encoding.in_rows, self.encode, at_once=None if encode else self._encoder.encode_all
         )
-        """Encode the items of a batch; ASCII strings may stay as they are."""
+        """Encode the items of a batch; ASCII strings may stay as they are.  Raises `RowError`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Codec, (self._custom, self._foreign)
@@ -46,14 +47,18 @@ class Codec:
     def encode(self, item: Any) -> bytes:
         """Return an item's bytes; raises TypeError or ValueError if it has none."""
         if self._custom is None:
-            return self._encoder.encode(item)
+            try:
+                return self._encoder.encode(item)
+            except TypeError:
+                return self._encoder.encode(encoding.plain(item))
         encoded = self._custom(item)
         if not isinstance(encoded, bytes):
-            raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {item!r}")
+            raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {shown(item)}")
         return self._foreign.encode(encoded) if self._foreign else encoded
 
-    def _encode_each(self, items: Sequence[Any]) -> Encoded:
-        return [self.encode(item) for item in items]
+    def encode_each(self, items: Sequence[Any]) -> Encoded:
+        """Encode the items of a small batch, as `encode_for_batch` does each."""
+        return encoding.in_rows(self.encode_for_batch, items)
 
     def encode_for_batch(self, item: Any) -> str | bytes:
         """Encode one item; bytes and ASCII str pass through."""
@@ -108,6 +113,10 @@ class Verbs(ABC):
         """Claim `items`, which have been encoded, for `lease` ms."""
 
     @abstractmethod
+    def known(self) -> dict[str, object]:
+        """Return the parameters that are known without I/O."""
+
+    @abstractmethod
     def reserve(self) -> Op[None]:
         """Create the filter now, or check the stored one."""
 
@@ -119,15 +128,17 @@ class Verbs(ABC):
     def keeper(self) -> Keep:
         """Return what keeps answers of the filter as it is now that nobody is there to receive."""
 
-    def new_items(self, batch: Sequence[T], answers: Sequence[bool]) -> Generator[T, None, None]:
-        """Yield the new items of a batch; the answers of those that nobody asks for are kept."""
+    def new_items(
+        self, batch: Sequence[T], keys: Sequence[Any], answers: Sequence[bool]
+    ) -> Generator[T, None, None]:
+        """Yield the items of a batch whose keys were new; the answers that nobody asks for are kept."""
         keep = self.keeper()  # the filter may be another one by the time that a caller leaves
         for at, (item, new) in enumerate(zip(batch, answers, strict=False), 1):
             if new:
                 try:
                     yield item
                 except GeneratorExit:
-                    keep(self.codec.encode_all(batch[at : len(answers)]), answers[at:])
+                    keep(self.codec.encode_all(keys[at : len(answers)]), answers[at:])
                     raise
 
     @abstractmethod

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from zlib import crc32
 
+from bloomredis.arguments import shown
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 
@@ -88,13 +89,15 @@ class Pending:
 def parse_token(token: str, item: bytes, mark: str = "") -> Pending:
     """Return the item of a call that a token names.
 
-    :raises ValueError: it is no token of calls with this mark, or that of another item.
+    :raises ValueError, TypeError: it is no token of calls with this mark, or that of another item.
     """
+    if not isinstance(token, str):
+        raise TypeError(f"token must be a str, not {type(token).__name__} {shown(token)}")
     match = _TOKEN.fullmatch(token)
     if match is None or match[2] != mark:
-        raise ValueError(f"token must be that of an OutcomeUnknownError of this call, not {token!r}")
+        raise ValueError(f"token must be that of an OutcomeUnknownError of this call, not {shown(token)}")
     if int(match[5], 16) != crc32(item):
-        raise ValueError(f"the token {token!r} was given for another item; pass it with that one")
+        raise ValueError(f"the token {shown(token)} was given for another item; pass it with that one")
     until = time.monotonic() + RECEIPT_SECONDS - (time.time() - int(match[7], 16))
     return Pending(match[1], match[3], int(match[4]), bytes.fromhex(match[6]), until)
 

@@ -187,7 +187,12 @@ def outcome_matters(name: str, advice: str = "a second call may find its own wor
     except NotSent:
         raise
     except ConnectionFailedError as error:
-        raise in_doubt(error, name, advice) from error
+        raise in_doubt(error, name, advice) from client_error(error)
+
+
+def client_error(error: BaseException) -> BaseException:
+    """Return the client's own error behind one of this library, or that one if there is none."""
+    return error.__cause__ or error
 
 
 def _names(error: Exception) -> set[str]:

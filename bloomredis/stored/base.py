@@ -36,6 +36,9 @@ Arguments = Sequence[bytes | int | str]
 PROBES_A_CALL: Final = 3000
 """Probes that one script makes at most: 2 ms on the slowest server measured (0.67 us each, Redis 7.0)."""
 
+UNBOUNDED: Final = 1 << 62
+"""More items than are ever added."""
+
 _EXPIRE: Final = scripts.load("expire")
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
@@ -54,6 +57,9 @@ class Stored(ABC):
     """True if the scripts have to know several layers."""
     notices_loss: ClassVar[bool] = True
     """True if a script refuses where the filter is missing, so that a replica may be asked."""
+
+    left: int = UNBOUNDED
+    """New items until the capacity is reached, as far as this object knows."""
 
     def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
         self.name = name

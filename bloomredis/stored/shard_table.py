@@ -40,6 +40,10 @@ class RecordTable(RecordServers):
         self.record: ShardRecord | None = None
         super().__init__(name, **parameters)
 
+    @property
+    def head(self) -> Header | None:
+        return self.record.head if self.record else super().head
+
     def shard(self, number: int) -> StoredShard:
         """Return the state of a shard."""
         if number not in self._shards:

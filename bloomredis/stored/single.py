@@ -42,7 +42,13 @@ class StoredFilter(Versioned):
         self.is_one_bitmap = kind == header.FILTER
         self._new = new
         self._layout = layout
+        self._found: Header | None = None
         self._count = 0  # of items, as last seen in this generation
+
+    @property
+    def head(self) -> Header | None:
+        """The header that was found, or of the filter that would be created."""
+        return self._found or self._new
 
     @property
     def called(self) -> str:
@@ -131,7 +137,8 @@ class StoredFilter(Versioned):
         return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
 
     def _accept(self, head: Header) -> Handle:
-        self._lost, self._count = None, head.count
+        self._lost, self._found, self._count = None, head, head.count
+        self.left = head.capacity - head.count
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
     def _find(self) -> Op[Header]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 import redis.asyncio
 
+import bloomredis
+import bloomredis.asyncio
 from bloomredis import BloomFilter
 
 
@@ -45,6 +48,14 @@ class NoClient:
         ({"capacity": 10, "error_rate": 0.1, "ttl": timedelta(seconds=-1)}, ValueError, "-1"),
         ({"capacity": 10, "error_rate": 0.1, "ttl": "1h"}, TypeError, "1h"),
         ({"ttl": 10}, ValueError, "capacity and error_rate"),
+        ({"capacity": 10, "error_rate": 0.1, "ttl": 1e14}, ValueError, "at most 4503599627370 seconds"),
+        ({"encode": "utf8"}, TypeError, "callable or None, not str 'utf8'"),
+        ({"coalesce": "yes"}, TypeError, "None, True or False, not str 'yes'"),
+        ({"retry_safe": "no"}, TypeError, "True or False, not str 'no'"),
+        ({"local_cache": 1}, TypeError, "True or False, not int 1"),
+        ({"on_full": "ignore"}, ValueError, "on_full must be .* not 'ignore'"),
+        ({"refresh_ttl": None}, TypeError, "True or False, not NoneType"),
+        ({"min_replicas": 10**30}, ValueError, "from 0 to 1000"),
     ],
 )
 def test_bad_parameters(arguments: dict[str, Any], error: type[Exception], seen: str) -> None:
@@ -89,6 +100,117 @@ def test_an_asyncio_client_is_refused() -> None:
     """The message says which class takes it."""
     with pytest.raises(TypeError, match=r"bloomredis\.asyncio"):
         BloomFilter(redis.asyncio.Redis(), "f")  # type: ignore[arg-type]  # the point
+
+
+HALVES = [bloomredis, bloomredis.asyncio]
+KINDS = [
+    "BloomFilter",
+    "CountingBloomFilter",
+    "RotatingBloomFilter",
+    "ScalingBloomFilter",
+    "ShardedBloomFilter",
+]
+each_class = pytest.mark.parametrize(
+    ("half", "kind"),
+    [(half, kind) for half in HALVES for kind in KINDS],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+
+
+def maker(half: Any, kind: str, **parameters: Any) -> Callable[..., Any]:
+    """Return the class with what it has to be given besides the client and the name."""
+    window = {"window": 60} if kind == "RotatingBloomFilter" else {}
+    return partial(getattr(half, kind), **{"capacity": 100, "error_rate": 0.01} | window | parameters)
+
+
+@each_class
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("redis://user:secret@localhost", "not a str"),
+        (None, "not NoneType None"),
+        (redis.Redis, "the class Redis: call it"),
+        (redis.Redis().connection_pool, "not ConnectionPool"),
+        (redis.Redis().pipeline(), "not a Pipeline: .* queue_add"),
+        (redis.asyncio.Redis().pipeline(), "not a Pipeline: .* queue_add"),
+    ],
+    ids=["url", "none", "class", "pool", "pipeline", "asyncio-pipeline"],
+)
+def test_what_is_no_client_is_refused(half: Any, kind: str, wrong: Any, says: str) -> None:
+    """By the constructor, which says what it was given and never shows a password."""
+    with pytest.raises(TypeError, match=says) as caught:
+        maker(half, kind)(wrong, "f")
+    assert "secret" not in str(caught.value)
+
+
+@each_class
+@pytest.mark.parametrize(
+    "capacity", [2**63, 2**64, 10**30, 10**400, 10**5000], ids=["2^63", "2^64", "10^30", "10^400", "10^5000"]
+)
+def test_no_capacity_overflows(half: Any, kind: str, capacity: int) -> None:
+    """It is a ValueError of one line, in every class."""
+    client = redis.Redis() if half is bloomredis else redis.asyncio.Redis()
+    with pytest.raises(ValueError, match=r"at most 2\^63 - 1") as caught:
+        maker(half, kind, capacity=capacity)(client, "f")
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("kind", ["ScalingBloomFilter", "RotatingBloomFilter"])
+def test_the_largest_capacity_can_be_used(any_client: redis.Redis, kind: str) -> None:
+    """A filter of layers takes any capacity that it can be made with."""
+    f = maker(bloomredis, kind, capacity=2**63 - 1, layout="classic")(any_client, "f")
+    assert [f.add("a"), f.add("a")] == [True, False]
+
+
+LONG = "x" * 10**6
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: f.add("\ud800" * 10**6),
+        lambda f: f.add_many(LONG),
+        lambda f: f.add("a", token=LONG),
+        lambda f: f.claim("a", lease=LONG),
+        lambda f: f.expire(10**5000),
+        lambda f: BloomFilter(f._client, "f", capacity=1, error_rate=0.1, ttl=LONG),  # type: ignore[arg-type]  # so is this
+        lambda f: BloomFilter(f._client, "f", on_lost=LONG),
+        lambda f: BloomFilter("f", f._client),  # type: ignore[arg-type]  # the point
+        lambda f: BloomFilter(f._client, [LONG]),  # type: ignore[arg-type]  # the point
+    ],
+)
+def test_messages_are_short(call: Callable[[Any], object]) -> None:
+    """What a caller gave is shown by at most 100 characters."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call(BloomFilter(NoClient(), "f", capacity=10, error_rate=0.1))
+    assert len(str(caught.value)) < 300
+
+
+def test_a_long_claim_is_shown_cut(any_client: redis.Redis) -> None:
+    """Its repr, and the error of one that is lost."""
+    f = BloomFilter(any_client, "f", capacity=10, error_rate=0.1)
+    claim = f.claim(LONG)
+    any_client.delete("f")
+    f.clear()
+    with pytest.raises(bloomredis.ClaimLostError) as caught:
+        claim.commit()
+    assert len(repr(claim)) < 150
+    assert len(str(caught.value)) < 350
+
+
+def test_a_token_is_a_str() -> None:
+    """Anything else is named."""
+    f = BloomFilter(NoClient(), "f", capacity=10, error_rate=0.1)
+    with pytest.raises(TypeError, match="token must be a str, not int 5"):
+        f.add("a", token=5)  # type: ignore[arg-type]  # the point
+
+
+def test_calls_are_queued_on_pipelines_only(any_client: redis.Redis) -> None:
+    """A client would execute them at once, and the answer be lost."""
+    f = BloomFilter(any_client, "f", capacity=10, error_rate=0.1)
+    with pytest.raises(TypeError, match="pipe must be a pipeline"):
+        f.queue_add(any_client, "a")
+    assert "a" not in f
 
 
 def test_encode_must_return_bytes() -> None:

@@ -103,7 +103,7 @@ class _Waited:
         if name == "at":
             return lambda *args, **kwargs: _Waited(self._loop, found(*args, **kwargs))
         if name == "dedupe":
-            return lambda items: self._drain(found(items))
+            return lambda items, **options: self._drain(found(items, **options))
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return self._loop.run_until_complete(_awaited(found(*args, **kwargs)))

@@ -32,6 +32,17 @@ async def stream() -> AsyncIterator[str]:
     yield "a"
 
 
+async def urls() -> None:
+    """A URL in the place of a client."""
+    seen = BloomFilter.from_url("redis://localhost", "seen", capacity=1_000, error_rate=0.01)
+    assert_type(seen, BloomFilter)
+    await seen.close()
+    numbers = BloomFilter[float].from_url("memory://", "n", encode=as_bytes)
+    assert_type(numbers, BloomFilter[float])
+    sharded = ShardedBloomFilter.from_url(["memory://", "redis://host"], "seen", shards=16)
+    await sharded.close()
+
+
 async def items(seen: BloomFilter, names: list[str]) -> None:
     """One and many."""
     assert_type(seen.name, str)
@@ -46,6 +57,10 @@ async def items(seen: BloomFilter, names: list[str]) -> None:
     async for name in seen.dedupe(stream()):
         assert_type(name, str)
     assert_type([number async for number in seen.dedupe([1, 2])], list[int])
+    async for row in seen.dedupe([{"id": "a"}], key=lambda row: row["id"]):
+        assert_type(row, dict[str, str])
+    assert_type(await seen.update(names), int)
+    await seen.update(stream())
     assert_type(await seen.load(names, progress=print), int)
     await seen.load(stream())
 

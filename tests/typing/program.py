@@ -56,6 +56,11 @@ def lost(error: FilterLostError) -> None:
     log.warning("%s", error)
 
 
+def full(error: FilterFullError) -> None:
+    """Go on past the capacity."""
+    log.warning("%s", error)
+
+
 def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
     """Every parameter of every class."""
     BloomFilter(client, "seen")
@@ -68,6 +73,7 @@ def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
         layout="blocked",
         ttl=timedelta(days=7),
         on_lost="recreate",
+        on_full=full,
         retry_safe=True,
         encode=None,
         coalesce=True,
@@ -104,6 +110,21 @@ def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
     CountingBloomFilter(client, "seen", capacity=100_000, error_rate=0.001, ttl=3600, min_replicas=1)
 
 
+def urls() -> None:
+    """A URL in the place of a client."""
+    seen = BloomFilter.from_url("redis://localhost", "seen", capacity=1_000, error_rate=0.01)
+    assert_type(seen, BloomFilter)
+    seen.close()
+    clicks = BloomFilter[Click].from_url(
+        "memory://", "clicks", capacity=1_000, error_rate=0.01, encode=Click.key
+    )
+    assert_type(clicks, BloomFilter[Click])
+    ScalingBloomFilter.from_url("embedded://", "seen", capacity=1_000, error_rate=0.01).close()
+    RotatingBloomFilter.from_url("memory://", "seen", capacity=1_000, error_rate=0.01, window=60).close()
+    CountingBloomFilter.from_url("memory://", "seen").close()
+    ShardedBloomFilter.from_url(["memory://", "redis://host"], "seen", shards=16).close()
+
+
 def items(seen: BloomFilter, names: list[str]) -> None:
     """One and many, of every type that an item has."""
     assert_type(seen.name, str)
@@ -117,6 +138,10 @@ def items(seen: BloomFilter, names: list[str]) -> None:
     assert_type(seen.contains_many(name for name in names), list[bool])
     for name in seen.dedupe(names):
         assert_type(name, str)
+    assert_type(list(seen.dedupe([{"id": "a"}], key=lambda row: row["id"])), list[dict[str, str]])
+    assert_type(seen.update(names), int)
+    seen.update(np.arange(10, dtype=np.int64))
+    seen.add(np.int64(1))
     assert_type(seen.load(names, progress=lambda done: log.info("%d done", done)), int)
     seen.load(range(10**6), print)
     seen.load(np.arange(10, dtype=np.int64).tolist())

@@ -1,0 +1,126 @@
+"""The capacity of a plain filter, and its passing.
+
+An object counts the new items that it adds itself (`stored.left`).  For those that others add it looks at the
+count in the header once a second, beside a call: in the same round trip.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from bloomredis.arguments import OnFull
+from bloomredis.bits.limits import HEADER_BYTES
+from bloomredis.errors import BatchInterruptedError, BloomError, FilterFullError
+from bloomredis.protocol.calls import send
+from bloomredis.protocol.gather import beside
+from bloomredis.protocol.steps import Op
+from bloomredis.stored import header
+from bloomredis.stored.base import UNBOUNDED
+from bloomredis.stored.handle import Handle
+from bloomredis.stored.single import StoredFilter
+
+T = TypeVar("T")
+
+LOOK_SECONDS: Final = 1.0
+"""The count that an object knows is no older than that."""
+
+_log = logging.getLogger("bloomredis")
+
+
+class Fullness:
+    """The reaction of one object to a filter without room.
+
+    A call after `until`, by the monotonic clock, has to look, or to react.
+    """
+
+    def __init__(self, stored: StoredFilter, on_full: OnFull) -> None:
+        self._stored = stored
+        self._on_full = on_full
+        self._known: Handle | None = None
+        self._told: Handle | None = None  # the filter that was reacted to
+        self.refuses = on_full != "warn"
+        self.until = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": None, "_told": None, "until": 0.0}
+
+    def passed(self) -> None:
+        """React to a filter without room: by a warning, or before the next add."""
+        handle = self._stored.handle
+        if not self.refuses and self._stored.left < 0 and handle is not self._told:
+            _log.warning("%s", self._message())
+            self._told = handle
+        if handle is self._told:
+            self._stored.left, self.until = UNBOUNDED, math.inf
+        elif self.refuses:
+            self.until = 0.0
+
+    def watched(self, operation: Op[T], new: Callable[[T], int], *, adds: bool = True) -> Op[T]:
+        """Run an operation that adds; count what was new.
+
+        :param adds: it may be refused where the filter is full.
+        """
+        if adds:
+            yield from self.admit()
+        try:
+            answer = yield from self._beside_a_look(operation)
+        except BatchInterruptedError as error:
+            self._count(sum(map(bool, error.results)))
+            raise
+        self._count(new(answer))
+        return answer
+
+    def admit(self) -> Op[None]:
+        """Open the filter, and react if it has no room."""
+        handle = yield from self._stored.acquire()
+        if handle is not self._known:  # its count was read when it was opened
+            self._known, self.until = handle, time.monotonic() + LOOK_SECONDS
+        if self.refuses and self._stored.left <= 0:
+            yield from self._react()
+
+    def _beside_a_look(self, operation: Op[T]) -> Op[T]:
+        return operation if time.monotonic() <= self.until else beside(operation, self._look())
+
+    def _look(self) -> Op[None]:
+        """Read the count of the filter; that it is another one is left to the next call."""
+        handle, self.until = self._stored.handle, time.monotonic() + LOOK_SECONDS
+        if handle is None or handle is self._told:
+            return
+        with suppress(BloomError, ValueError):
+            found = header.parse((yield from send(("GETRANGE", handle.key, 0, HEADER_BYTES - 1))))
+            known = found.identity == handle.identity
+            self._stored.left = found.capacity - found.count if known else UNBOUNDED
+
+    def _count(self, new: int) -> None:
+        self._stored.left -= new
+        if self._stored.left <= 0:
+            self.passed()
+
+    def _react(self) -> Op[None]:
+        """Raise, or tell the caller's function, if the filter is full indeed."""
+        yield from self._look()
+        if self._stored.left > 0:
+            return
+        self.until = 0.0
+        error = FilterFullError(f"{self._message()}; nothing was added by this call")
+        if not callable(self._on_full):
+            raise error
+        self._told = self._stored.handle
+        try:
+            self._on_full(error)
+        finally:
+            self.passed()
+
+    def _message(self) -> str:
+        head, left = self._stored.head, self._stored.left
+        capacity, rate = (head.capacity, head.error_rate) if head else (0, 0.0)
+        return (
+            f"{self._stored.name!r} has {capacity - left} items and was made for capacity {capacity}: "
+            f"with more it errs more often than error_rate {rate}. Make a larger one, or use "
+            "ScalingBloomFilter"
+        )

@@ -1,0 +1,203 @@
+"""Filters made with a URL: they connect when they are used, and pickle with the URL."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import multiprocessing
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bloomredis
+import bloomredis.asyncio
+from bloomredis import BloomFilter, ConnectionFailedError, ShardedBloomFilter, compat
+from tests.support.servers import Server
+
+HALVES = [bloomredis, bloomredis.asyncio]
+KINDS: dict[str, dict[str, Any]] = {
+    "BloomFilter": {"layout": "classic"},
+    "CountingBloomFilter": {},
+    "RotatingBloomFilter": {"window": 60},
+    "ScalingBloomFilter": {},
+    "ShardedBloomFilter": {"shards": 4},
+}
+each_class = pytest.mark.parametrize(
+    ("half", "kind"),
+    [(half, kind) for half in HALVES for kind in KINDS],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+
+
+def make(half: Any, kind: str, url: Any, **options: Any) -> Any:
+    parameters = {"capacity": 1000, "error_rate": 0.01} | KINDS[kind] | options
+    return getattr(half, kind).from_url(url, "seen", **parameters)
+
+
+def added(half: Any, *filters: Any) -> list[bool]:
+    """Add one item to filters, and close them."""
+    if half is bloomredis:
+        answers = [f.add("a") for f in filters]
+        for f in filters:
+            f.close()
+        return answers
+
+    async def work() -> list[bool]:
+        answers = [await f.add("a") for f in filters]
+        for f in filters:
+            await f.close()
+        return answers
+
+    return asyncio.run(work())
+
+
+def pickled(f: Any) -> Any:
+    return pickle.loads(pickle.dumps(f))  # noqa: S301 - its own bytes
+
+
+@each_class
+def test_every_class_takes_a_url_and_pickles_with_it(any_server: Server, half: Any, kind: str) -> None:
+    """Before and after it connected; the copies have the same filter."""
+    f = make(half, kind, any_server.url)
+    assert added(half, pickled(f), f) == [True, False]
+    assert added(half, pickled(f), pickled(pickled(f))) == [False, False]
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("url", ["memory://", "embedded://", "embedded://{}"])
+def test_servers_of_this_process_have_urls(half: Any, url: str, tmp_path: Path) -> None:
+    """A filter in memory or on an embedded server, and its copies, see the same one."""
+    f = make(half, "BloomFilter", url.format(tmp_path))
+    other = pickled(f)
+    assert added(half, f, other, pickled(f), copy.copy(f), copy.deepcopy(f)) == [True, *[False] * 4]
+
+
+def _add(f: Any, told: Any) -> None:
+    told.put(f.add("a"))
+
+
+def test_a_spawned_process_connects_by_itself(any_server: Server) -> None:
+    """A filter may be an argument of a process."""
+    f = make(bloomredis, "BloomFilter", any_server.url)
+    assert f.add("a")
+    spawn = multiprocessing.get_context("spawn")
+    told = spawn.Queue()
+    child = spawn.Process(target=_add, args=(f, told))
+    child.start()
+    assert told.get(timeout=60) is False
+    child.join()
+
+
+def _refused(f: Any, told: Any) -> None:
+    try:
+        f.add("a")
+    except ConnectionFailedError as error:
+        told.put(str(error))
+
+
+@pytest.mark.parametrize("url", ["memory://", "embedded://"])
+def test_a_private_server_is_that_of_its_process(url: str) -> None:
+    """Another process is told so, instead of getting an empty server of its own."""
+    f = make(bloomredis, "BloomFilter", url)
+    spawn = multiprocessing.get_context("spawn")
+    told = spawn.Queue()
+    child = spawn.Process(target=_refused, args=(f, told))
+    child.start()
+    assert "embedded:///some/directory" in told.get(timeout=60)
+    child.join()
+
+
+def test_threads_connect_once() -> None:
+    """All that use a new filter at once have the same client."""
+    f = make(bloomredis, "BloomFilter", "memory://")
+    clients: list[Any] = []
+    threads = [threading.Thread(target=lambda: clients.append(f._client)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(client) for client in clients}) == 1
+
+
+@each_class
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("http://user:secret@host", ValueError),
+        ("host:6379", ValueError),
+        ("redis://user:secret@host:port", ValueError),
+        ("redis+cluster://:secret@host:port", ValueError),
+        ("memory://secret", ValueError),
+        ("embedded://secret", ValueError),
+        (None, TypeError),
+        (b"redis://secret@host", TypeError),
+    ],
+)
+def test_a_bad_url_is_named_at_once(half: Any, kind: str, url: Any, error: type[Exception]) -> None:
+    """By the constructor, without I/O and without the password."""
+    with pytest.raises(error) as caught:
+        make(half, kind, url)
+    assert "secret" not in str(caught.value).replace("embedded:///secret", "")
+
+
+@each_class
+@pytest.mark.parametrize("url", ["redis://localhost:1", "redis+cluster://localhost:1", "unix:///nowhere"])
+def test_no_server_is_a_failed_connection(half: Any, kind: str, url: str) -> None:
+    """Making the filter does no I/O; its first call says that no server is there."""
+    f = make(half, kind, url)
+    with pytest.raises(ConnectionFailedError) as caught:
+        added(half, f)
+    assert caught.value.__cause__ is not None
+
+
+def test_a_list_of_urls_is_one_of_servers(any_server: Server) -> None:
+    """Of a sharded filter, and of a layout of another system on several servers."""
+    f = make(bloomredis, "ShardedBloomFilter", [any_server.url, "memory://"])
+    assert f.add_many(range(100)) == [True] * 100
+    assert pickled(f).contains_many(range(100)) == [True] * 100
+    with pytest.raises(ValueError, match="on 1 servers, not on 2"):
+        make(bloomredis, "BloomFilter", [any_server.url, "memory://"])
+
+
+def test_closing_leaves_a_given_client_alone(any_server: Server) -> None:
+    """Only a client that the filter made is closed, and a closed one connects again."""
+    with any_server.client() as client:
+        f = BloomFilter(client, "given", capacity=10, error_rate=0.1)
+        f.add("a")
+        held = len(client.connection_pool._available_connections)
+        f.close()
+        assert len(client.connection_pool._available_connections) == held
+    own = make(bloomredis, "BloomFilter", any_server.url)
+    own.close()
+    own.add("a")
+    own.close()
+    assert own.contains("a")
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_repr_shows_the_parameters(half: Any) -> None:
+    """Of every class, without I/O, and never the URL."""
+    shown = {kind: repr(make(half, kind, "redis://:secret@localhost:1")) for kind in KINDS}
+    rest = "'seen', capacity=1000, error_rate=0.01, layout="
+    assert shown == {
+        kind: f"{kind}({rest}'{'classic' if kind in ('BloomFilter', 'CountingBloomFilter') else 'blocked'}')"
+        for kind in KINDS
+    }
+
+
+def test_a_repr_shows_what_was_found(any_server: Server) -> None:
+    """An opened filter has the stored parameters, another system's bitmap those of its layout."""
+    with any_server.client() as client:
+        for kind, options in KINDS.items():
+            name, cls = f"r-{kind}", getattr(bloomredis, kind)
+            cls(client, name, capacity=1000, error_rate=0.01, **options).add("a")
+            assert repr(cls.open(client, name)).startswith(
+                f"{kind}({name!r}, capacity=1000, error_rate=0.01,"
+            )
+        assert repr(BloomFilter(client, "x" * 1000)).startswith("BloomFilter('xxx")
+        assert len(repr(ShardedBloomFilter(client, "x" * 1000))) < 150
+        layout: Any = compat.go_zero(1000)
+        assert "layout='go_zero'" in repr(BloomFilter(client, "g", layout=layout)).replace("-", "_")

@@ -1,0 +1,31 @@
+"""Asyncio calls that were not awaited, used as if they were answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import redis.asyncio
+
+from bloomredis.asyncio import BloomFilter
+
+
+def test_a_claim_in_progress_has_no_truth_value() -> None:
+    """It would be true whoever holds the item."""
+
+    async def work() -> None:
+        f = BloomFilter(redis.asyncio.Redis(), "seen", capacity=10, error_rate=0.1)
+        claim = f.claim("a")
+        assert "await it" in repr(claim)
+        with pytest.raises(TypeError, match="await it"):
+            bool(claim)
+
+    asyncio.run(work())
+
+
+def test_in_is_refused() -> None:
+    """It cannot wait; the error says what can."""
+    f: Any = BloomFilter(redis.asyncio.Redis(), "seen")
+    with pytest.raises(TypeError, match=r"await f\.contains\(item\)"):
+        assert "a" in f

@@ -1,0 +1,150 @@
+"""Items of numpy, pandas and Arrow: scalars, columns, tables and nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import redis
+
+from bloomredis import BloomFilter, compat, keyed
+
+SCALARS = [
+    (np.int64(7), 7),
+    (np.uint8(7), 7),
+    (np.str_("a"), "a"),
+    (np.bytes_(b"a"), "a"),
+    (pa.scalar("ä"), "ä"),
+    (pa.scalar(b"a"), b"a"),
+    (pa.scalar(-3), -3),
+]
+KINDS = ["BloomFilter", "ScalingBloomFilter", "CountingBloomFilter", "ShardedBloomFilter"]
+TABLES = [
+    pd.DataFrame({"id": [1, 2], "name": ["a", "b"]}),
+    pa.table({"id": [1, 2]}),
+    np.zeros((2, 2), dtype=np.int64),
+]
+COLUMNS = [
+    np.array([5, 6]),
+    np.array(["5", "6"]),
+    pd.Series([5, 6], dtype="Int64", index=["x", "y"]),
+    pd.Series(["5", "6"], index=[1, 0]),
+    pa.array([5, 6]),
+    pa.chunked_array([["5"], ["6"]]),
+]
+NULLS = [
+    pd.Series(["a", None, "b"]),
+    pd.Series([1, None, 3], dtype="Int64"),
+    pa.array(["a", None]),
+    np.array(["a", None], dtype=object),
+    ["a", None],
+    ["a", float("nan")],
+]
+each_verb = pytest.mark.parametrize(
+    "verb",
+    [
+        lambda f, items: f.add_many(items),
+        lambda f, items: f.contains_many(items),
+        lambda f, items: f.claim_many(items),
+        lambda f, items: f.load(items),
+        lambda f, items: f.update(items),
+        lambda f, items: list(f.dedupe(items)),
+    ],
+    ids=["add_many", "contains_many", "claim_many", "load", "update", "dedupe"],
+)
+
+
+def make(bloom: Any, client: Any, **options: Any) -> Any:
+    return bloom(client, "seen", capacity=10_000, error_rate=0.001, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_scalar_is_what_it_holds(bloom: Any, any_client: redis.Redis, kind: str) -> None:
+    """An item is the same as a scalar of numpy or Arrow and as Python's own object, in every call."""
+    f = make(bloom, any_client, kind=kind)
+    for scalar, item in SCALARS:
+        f.add(scalar)
+        assert f.contains(item)
+        assert f.contains(scalar)
+        assert f.add_many([scalar, item]) == [False, False]
+        assert f.claim(scalar).state == "done"
+
+
+def test_a_foreign_layout_gets_what_a_scalar_holds(any_client: redis.Redis) -> None:
+    """To Guava an int is a long, and so is one of numpy."""
+    layout: Any = compat.guava(1000, 0.01)
+    f = BloomFilter(any_client, "g", layout=layout)
+    f.add(np.int64(7))
+    assert [f.contains(7), f.contains("7")] == [True, False]
+
+
+def test_keyed_takes_scalars() -> None:
+    """The library's own encoder for chosen items knows them too."""
+    encode = keyed("0123456789abcdef")
+    assert encode(np.int64(7)) == encode("7")
+
+
+@pytest.mark.parametrize("item", [np.bool_(1), np.float64(1.5), pa.scalar(1.5), pa.scalar(True), True, 1.5])
+def test_other_scalars_are_refused(item: Any) -> None:
+    """As Python's own bools and floats are."""
+    f = make(BloomFilter, redis.Redis())
+    with pytest.raises(TypeError, match="an item is str, bytes or int, not"):
+        f.add(item)
+
+
+@each_verb
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: f"{type(column).__name__}-{column[-1:]!s:.3}")
+def test_a_column_is_its_items(
+    bloom: Any, any_client: redis.Redis, verb: Callable[..., Any], column: Any
+) -> None:
+    """In every call that takes items, by position."""
+    f = make(bloom, any_client)
+    f.add_many([5, 6])
+    verb(f, column)
+    assert f.add_many(column) == [False, False]
+    assert f.contains_many(column) == [True, True]
+    assert f.info().count == 2
+
+
+@each_verb
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: type(table).__name__)
+def test_a_table_is_refused(bloom: Any, verb: Callable[..., Any], table: Any) -> None:
+    """The error asks for a column; nothing is sent."""
+    with pytest.raises(TypeError, match="give a column"):
+        verb(make(bloom, redis.Redis(port=1)), table)
+
+
+@each_verb
+@pytest.mark.parametrize("column", NULLS, ids=lambda column: type(column).__name__)
+def test_a_null_gives_its_row(
+    bloom: Any, any_client: redis.Redis, verb: Callable[..., Any], column: Any
+) -> None:
+    """Counted from 0, as `iloc` does."""
+    with pytest.raises(TypeError, match=r"^row 1: .* a null \((None|nan|<NA>)\)"):
+        verb(make(bloom, any_client), column)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", ["load", "update", "dedupe"])
+def test_rows_are_counted_over_all_batches(bloom: Any, any_client: redis.Redis, kind: str, verb: str) -> None:
+    """The row is that of the whole column, not of the batch that it is in."""
+    f = make(bloom, any_client, kind=kind)
+    items = [*map(str, range(40_000)), None]
+    with pytest.raises(TypeError, match=r"^row 40000: "):
+        list(f.dedupe(items)) if verb == "dedupe" else getattr(f, verb)(items)
+
+
+def test_an_own_encoder_tells_the_row(any_client: redis.Redis) -> None:
+    """Its error is the cause."""
+
+    def encode(item: str) -> bytes:
+        return int(item).to_bytes(8, "big")
+
+    f = BloomFilter(any_client, "own", capacity=10, error_rate=0.1, encode=encode)
+    with pytest.raises(ValueError, match="row 2: invalid literal") as caught:
+        f.add_many(["1", "2", "x"])
+    assert isinstance(caught.value.__cause__, ValueError)

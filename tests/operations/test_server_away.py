@@ -1,0 +1,58 @@
+"""Calls while the server is away raise errors of this library, with the client's own as the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from bloomredis import BatchInterruptedError, BloomError
+from tests.support.servers import binaries, running
+
+KINDS = [
+    "BloomFilter",
+    "CountingBloomFilter",
+    "RotatingBloomFilter",
+    "ScalingBloomFilter",
+    "ShardedBloomFilter",
+]
+CALLS: dict[str, Callable[[Any], object]] = {
+    "add": lambda f: f.add("a"),
+    "contains": lambda f: f.contains("a"),
+    "add_many": lambda f: f.add_many(["a", "b"]),
+    "contains_many": lambda f: f.contains_many(["a", "b"]),
+    "update": lambda f: f.update(["a", "b"]),
+    "dedupe": lambda f: list(f.dedupe(["a", "b"])),
+    "load": lambda f: f.load(["a", "b"]),
+    "claim": lambda f: f.claim("a"),
+    "claim_many": lambda f: f.claim_many(["a", "b"]),
+    "reserve": lambda f: f.reserve(),
+    "info": lambda f: f.info(),
+    "approximate_count": lambda f: f.approximate_count(),
+    "clear": lambda f: f.clear(),
+    "delete": lambda f: f.delete(),
+}
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["new", "open"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_call_raises_a_bloom_error(bloom: Any, kind: str, is_open: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Whether or not the object was used before the server went away."""
+    window = {"window": 60} if kind == "RotatingBloomFilter" else {}
+    with running(next(iter(binaries().values()))) as server:
+        client = server.client(retry=Retry(NoBackoff(), 0))
+        f = bloom(client, "seen", kind=kind, capacity=1000, error_rate=0.01, **window)
+        if is_open:
+            f.add("before")
+    for name, call in CALLS.items():
+        with pytest.raises(BloomError) as caught:
+            call(f)
+        error: BaseException | None = caught.value
+        if isinstance(error, BatchInterruptedError):
+            error = error.__cause__
+        assert error is not None
+        assert isinstance(error.__cause__, redis.ConnectionError), name
