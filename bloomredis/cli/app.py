@@ -7,6 +7,8 @@ not answer; 128 + its number after a signal.
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -21,11 +23,27 @@ USAGE = 2
 SERVER = 3
 
 app = typer.Typer(
-    help="Atomic Bloom filters on any Redis or Valkey, without a server module.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,  # they print local variables, which may hold a password
 )
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if wanted:
+        typer.echo(f"bloomredis {version('bloomredis')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Atomic Bloom filters on any Redis or Valkey, without a server module."""
+
+
 for command in (dedupe, demo, plan, info, doctor):
     app.command()(command)
 
