@@ -1,7 +1,7 @@
 """The commands, and the exit status of each kind of error.
 
-0 success, 1 a critical finding of `doctor`, 2 wrong usage or a closed stdout, 3 the server refused or did
-not answer; 128 + its number after a signal.
+0 success, 1 a `check` that found nothing or a critical finding of `doctor`, 2 wrong usage or a closed
+stdout, 3 the server refused or did not answer; 128 + its number after a signal.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from typing import Annotated
 
 import typer
 
+from bloomredis.cli import messages
 from bloomredis.cli.dedupe import dedupe
 from bloomredis.cli.demo.command import demo
 from bloomredis.cli.doctor.command import doctor
 from bloomredis.cli.info import info
+from bloomredis.cli.items import add, check
+from bloomredis.cli.manage import create, delete
 from bloomredis.cli.plan import plan
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 
@@ -44,7 +47,7 @@ def options(
     """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
 
-for command in (dedupe, demo, plan, info, doctor):
+for command in (dedupe, create, add, check, info, delete, plan, doctor, demo):
     app.command()(command)
 
 
@@ -56,7 +59,7 @@ def run() -> None:
         status = exit_status(error)
         if status is None:
             raise
-        typer.echo(f"bloomredis: {' '.join(str(error).split())}", err=True)
+        typer.echo(f"bloomredis: {messages.in_options(error)}", err=True)
         sys.exit(status)
 
 

@@ -46,7 +46,10 @@ def test_completion(tmp_path: Path) -> None:
     assert "bloomredis" in (tmp_path / ".bashrc").read_text()
 
 
-@pytest.mark.parametrize("command", ["dedupe", "demo", "plan", "info", "doctor"])
+COMMANDS = ["dedupe", "create", "add", "check", "info", "delete", "plan", "doctor", "demo"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help(command: str) -> None:
     """Every command has its help."""
     assert b"Usage" in run_command(command, "--help").stdout
