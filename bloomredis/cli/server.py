@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bloomredis.protocol.cluster import is_cluster
+
 _OPTION = typer.Option(
     "--url",
     envvar="BLOOMREDIS_URL",
@@ -47,6 +49,12 @@ def connect(url: str, *, cluster: bool | None = None, retries: int = 0) -> Any:
     if cluster or (cluster is None and _is_node(client)):
         return _of_cluster(url, retry)
     return client
+
+
+def is_of_cluster(client: Any) -> bool:
+    """Return True for a client of a whole cluster."""
+    kind: Any = type(client)
+    return is_cluster(kind)
 
 
 def _is_node(client: Any) -> bool:
