@@ -68,6 +68,7 @@ def exit_status(error: Exception) -> int | None:
     if isinstance(error, FilterNotFoundError | FilterMismatchError | ValueError | TypeError | ImportError):
         return USAGE
     # Compared by name, so that only commands with a server import redis.
-    if isinstance(error, BloomError) or "RedisError" in (kind.__name__ for kind in type(error).__mro__):
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, BloomError) or names & {"RedisError", "RedisClusterException"}:
         return SERVER
     return USAGE if isinstance(error, OSError) else None

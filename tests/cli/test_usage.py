@@ -94,7 +94,10 @@ def test_other_parameters_than_the_stored(any_server: Server) -> None:
     assert re.search(rb"77.*88", done.stderr)
 
 
-@pytest.mark.parametrize("command", [["dedupe"], ["dedupe", "--name", "x"], ["info", "x"], ["demo"]])
+@pytest.mark.parametrize(
+    "command",
+    [["dedupe"], ["dedupe", "--name", "x"], ["info", "x"], ["demo"], ["check", "x", "y", "--cluster"]],
+)
 def test_server_that_is_not_there(command: list[str]) -> None:
     """A server that is not there is exit status 3, in one line without the password."""
     done = run_command(*command, BLOOMREDIS_URL="redis://:hunter2@127.0.0.1:1")
