@@ -33,7 +33,7 @@ ERRORS: dict[str, tuple[Callable[[redis.Redis], object], str]] = {
         lambda client: bloomredis.BloomFilter(
             client, held(client).name, capacity=1000, error_rate=0.01
         ).reserve(),
-        "holds --capacity 77, not 1000; leave the option out to take what is stored",
+        "leave the option out to take what is stored",
     ),
     "another kind": (
         lambda client: bloomredis.ScalingBloomFilter.open(client, held(client).name),

@@ -17,7 +17,7 @@ from bloomredis.cli.server import Cluster, Url, connect, is_of_cluster, redacted
 from bloomredis.cli.stopping import Stop
 
 
-def demo(
+def demo(  # long: the signature declares every option
     *,
     url: Url = "embedded://",
     cluster: Cluster = None,
