@@ -22,6 +22,7 @@ FLOORS: list[set[str]] = [
     {"__init__", "asyncio"},
     {"compat"},
     {"cli"},
+    {"__main__"},
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 

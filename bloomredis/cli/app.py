@@ -1,19 +1,24 @@
 """The commands, and the exit status of each kind of error.
 
-0 success, 1 a critical finding of `doctor`, 2 wrong usage or a closed stdout, 3 the server refused or did
-not answer; 128 + its number after a signal.
+0 success, 1 a `check` that found nothing or a critical finding of `doctor`, 2 wrong usage or a closed
+stdout, 3 the server refused or did not answer; 128 + its number after a signal.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
+from bloomredis.cli import messages
 from bloomredis.cli.dedupe import dedupe
 from bloomredis.cli.demo.command import demo
 from bloomredis.cli.doctor.command import doctor
 from bloomredis.cli.info import info
+from bloomredis.cli.items import add, check
+from bloomredis.cli.manage import create, delete
 from bloomredis.cli.plan import plan
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 
@@ -21,12 +26,28 @@ USAGE = 2
 SERVER = 3
 
 app = typer.Typer(
-    help="Atomic Bloom filters on any Redis or Valkey, without a server module.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,  # they print local variables, which may hold a password
 )
-for command in (dedupe, demo, plan, info, doctor):
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if wanted:
+        typer.echo(f"bloomredis {version('bloomredis')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Atomic Bloom filters on any Redis or Valkey, without a server module."""
+
+
+for command in (dedupe, create, add, check, info, delete, plan, doctor, demo):
     app.command()(command)
 
 
@@ -38,7 +59,7 @@ def run() -> None:
         status = exit_status(error)
         if status is None:
             raise
-        typer.echo(f"bloomredis: {' '.join(str(error).split())}", err=True)
+        typer.echo(f"bloomredis: {messages.in_options(error)}", err=True)
         sys.exit(status)
 
 
@@ -47,6 +68,7 @@ def exit_status(error: Exception) -> int | None:
     if isinstance(error, FilterNotFoundError | FilterMismatchError | ValueError | TypeError | ImportError):
         return USAGE
     # Compared by name, so that only commands with a server import redis.
-    if isinstance(error, BloomError) or "RedisError" in (kind.__name__ for kind in type(error).__mro__):
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, BloomError) or names & {"RedisError", "RedisClusterException"}:
         return SERVER
     return USAGE if isinstance(error, OSError) else None

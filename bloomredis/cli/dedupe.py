@@ -3,37 +3,70 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from itertools import compress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from bloomredis import BatchInterruptedError, BloomFilter
-from bloomredis.cli.inputs import STDIN, lines_of
-from bloomredis.cli.lines import Keys, keys
-from bloomredis.cli.output import show, write
-from bloomredis.cli.server import OptionalUrl, connect
+from bloomredis import FilterNotFoundError
+from bloomredis.cli import filters, renewal
+from bloomredis.cli.crowding import Crowding
+from bloomredis.cli.deduping import Deduping
+from bloomredis.cli.filters import Kind, Wanted
+from bloomredis.cli.inputs import STDIN, Reading, lines_of
+from bloomredis.cli.layouts import Layout
+from bloomredis.cli.lines import Columns, Missing
+from bloomredis.cli.numbers import MOST
+from bloomredis.cli.outlet import Outlet
+from bloomredis.cli.reports import report
+from bloomredis.cli.server import Cluster, OptionalUrl, connect
 from bloomredis.cli.stopping import Stop
 
-RETRIES = 4
+RETRIES: Final = 4
+CAPACITY: Final = 1_000_000
+ERROR_RATE: Final = 1e-6
 
 
 def dedupe(  # long: the signature declares every option
     files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Files to read; - or none is stdin.", show_default=False),
+        list[str] | None,
+        typer.Argument(metavar="FILE...", help="Files to read; - or none is stdin.", show_default=False),
     ] = None,
     *,
     url: OptionalUrl = None,
-    capacity: Annotated[int, typer.Option(help="Distinct lines to expect.")] = 1_000_000,
-    error_rate: Annotated[
-        float, typer.Option(help="Share of new lines that may be dropped as repeats.")
-    ] = 1e-6,
+    cluster: Cluster = None,
     name: Annotated[
-        str | None, typer.Option(help="A filter to share with other runs, and to keep.", show_default=False)
+        str | None,
+        typer.Option(help="A filter to share with other runs, and to keep; with --url.", show_default=False),
     ] = None,
+    kind: Annotated[
+        Kind | None,
+        typer.Option(help="The kind of a new filter; scaling if not given.", show_default=False),
+    ] = None,
+    capacity: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST,
+            help=f"Distinct lines to expect; {CAPACITY:,} if not given. A scaling filter goes on beyond it.",
+            show_default=False,
+        ),
+    ] = None,
+    error_rate: Annotated[
+        float | None,
+        typer.Option(
+            help=f"Share of new lines that may be dropped as repeats; {ERROR_RATE:g} if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(help="Forget lines after 90s, 15m, 12h, 7d (--kind rotating).", show_default=False),
+    ] = None,
+    layout: Layout = None,
     field: Annotated[
         int | None,
         typer.Option(min=1, max=1_000_000, help="Compare only this column, from 1.", show_default=False),
@@ -41,42 +74,76 @@ def dedupe(  # long: the signature declares every option
     delimiter: Annotated[
         str | None, typer.Option(help="Separator of columns, instead of blanks.", show_default=False)
     ] = None,
+    missing: Annotated[
+        Missing, typer.Option(help="Lines without that column: keep them all, drop them, or stop.")
+    ] = Missing.KEEP,
     count: Annotated[bool, typer.Option("--count", help="Print only totals: lines read, lines new.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only totals, as one JSON object.")] = False,
 ) -> None:
     """Print the lines that were not seen before, in order, as they are read.
 
-    Runs with the same --url and --name share a filter: each line is printed by the first that reads it.
+    Runs with the same --url and --name share a filter: each line is printed by the first that reads it. They
+    take the stored filter as it is; options that are given must be those that it was made with.
     Without --url, the filter is in a private server that ends with the command.
+
+    In a filter with a name a line is printed at most once: it is marked before it is written, and never more
+    lines than are being handed to the reader. What a full disk or a reader that goes away kept from being
+    taken is counted on stderr (given back by --kind counting); a command that is killed leaves such lines
+    without a word, and what a reader has taken is its own.
     """
-    compared_by = keys(field, delimiter)
+    columns = Columns(field, delimiter, missing)
+    wanted = Wanted(
+        kind=kind, capacity=capacity, error_rate=error_rate, layout=layout, window=window
+    )  # fmt: skip
+    wanted.checked()
+    if name is not None and url is None:
+        raise ValueError("--name is of no use without --url: a private server ends with the command")
     stop = Stop()
-    shared = name is not None
+    paths = [_path(file) for file in files or ["-"]]
+    only_totals = count or as_json
+    with _filter(url, name, wanted, stop, cluster=cluster) as seen:
+        shared = name is not None
+        reading = Reading(paths)
+        outlet = None if only_totals else Outlet(stop, waits=shared)
+        work = Deduping(seen, columns, outlet, Crowding(seen, reading, shared=shared), shared=shared)
+        work.run(lines_of(paths, stop, quiet=not only_totals, reading=reading))
+        if only_totals:
+            report(work.totals, as_json=as_json)
+
+
+def _path(file: str) -> Path:
+    if not file:
+        raise ValueError("a file's name must not be empty; - is stdin")
+    return STDIN if file == "-" else Path(file)
+
+
+@contextmanager
+def _filter(
+    url: str | None, name: str | None, wanted: Wanted, stop: Stop, *, cluster: bool | None
+) -> Iterator[Any]:
+    """Return the filter with the name; or a private one, which is deleted afterwards."""
     with stop.waiting():
         # Receipts are worth their cost in a shared filter only; any other run can be repeated.
-        client = _connect(url, retries=RETRIES if shared else 0)
-    seen = BloomFilter(
-        client,
-        f"bloomredis:dedupe:{secrets.token_hex(8)}" if name is None else name,
-        capacity=capacity,
-        error_rate=error_rate,
-        retry_safe=shared,
-    )
+        client = _connect(url, cluster=cluster, retries=0 if name is None else RETRIES)
+    if name is not None:
+        yield _shared(client, name, wanted)
+        return
+    lives = {"ttl": renewal.SECONDS} if url is not None else {}
+    made = _new(client, f"bloomredis:dedupe:{secrets.token_hex(8)}", wanted, lives, retry_safe=False)
     try:
-        seen.reserve()
-        totals = _run(
-            lines_of(files or [STDIN], stop, quiet=not count), seen, compared_by, _drop if count else write
-        )
-        if count:
-            show(totals)
-        _warn_if_overfull(seen)
+        made.reserve()
+        if url is None:
+            yield made
+        else:
+            with renewal.renewed(made):
+                yield made
     finally:
-        if not shared:
-            seen.delete()
+        made.delete()
 
 
-def _connect(url: str | None, *, retries: int) -> Any:
+def _connect(url: str | None, *, cluster: bool | None, retries: int) -> Any:
     if url is not None:
-        return connect(url, retries=retries)
+        return connect(url, cluster=cluster, retries=retries)
     try:
         return connect("embedded://")
     except ImportError:
@@ -84,43 +151,24 @@ def _connect(url: str | None, *, retries: int) -> Any:
         return connect("memory://")
 
 
-def _drop(_: bytes) -> None:
-    """Discard a batch of output."""
+def _shared(client: Any, name: str, wanted: Wanted) -> Any:
+    """Return the stored filter, which the options must fit; a new one if there is none."""
+    if not wanted.is_foreign:
+        with suppress(FilterNotFoundError):
+            found = filters.opened(client, name)
+            filters.check(found, wanted)
+            return found
+    made = _new(client, name, wanted, {})
+    made.reserve()
+    return made
 
 
-def _run(
-    lines: Iterator[list[bytes]], seen: BloomFilter, compared_by: Keys, put: Callable[[bytes], None]
-) -> dict[str, int]:
-    """Deduplicate batch by batch; write each before the next is read."""
-    totals = {"read": 0, "new": 0}
-    for batch in lines:
-        first: dict[bytes, bytes] = {}
-        for key, line in zip(compared_by(batch), batch, strict=True):
-            first.setdefault(key, line)
-        answers, error = _add(seen, list(first))
-        put(b"".join([line + b"\n" for line in compress(first.values(), answers)]))
-        if error is not None:
-            raise error
-        totals["read"] += len(batch)
-        totals["new"] += sum(answers)
-    return totals
-
-
-def _add(seen: BloomFilter, items: list[bytes]) -> tuple[list[bool], BaseException | None]:
-    """Return the answers, and the error that interrupted the batch, if any."""
-    try:
-        return seen.add_many(items), None
-    except BatchInterruptedError as error:
-        return error.results, error.__cause__ or error
-
-
-def _warn_if_overfull(seen: BloomFilter) -> None:
-    info = seen.info()
-    if info.count <= info.capacity:
-        return
-    typer.echo(
-        f"bloomredis: warning: the filter is made for {info.capacity:,} items and holds {info.count:,}; "
-        f"it now drops {info.estimated_error_rate:.2g} of new lines as repeats, not {info.error_rate:.2g}: "
-        f"start again with --capacity {2 * info.count} or more, and another name if you gave one",
-        err=True,
-    )
+def _new(client: Any, name: str, wanted: Wanted, lives: dict[str, Any], **more: Any) -> Any:
+    kind = wanted.checked() or Kind.SCALING
+    if not wanted.is_foreign:
+        capacity = CAPACITY if wanted.capacity is None else wanted.capacity
+        error_rate = ERROR_RATE if wanted.error_rate is None else wanted.error_rate
+        wanted = replace(wanted, capacity=capacity, error_rate=error_rate)
+    if kind is Kind.ROTATING or wanted.is_foreign:
+        lives = {}
+    return filters.make(client, name, wanted, kind, **lives, **more)

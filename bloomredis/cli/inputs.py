@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import sys
@@ -17,13 +18,30 @@ CHUNK_BYTES = 256 * 1024
 Advance = Callable[[int], None]
 
 
-def lines_of(files: Sequence[Path], stop: Stop, *, quiet: bool) -> Iterator[list[bytes]]:
+class Reading:
+    """Progress through files; `total` is None unless all have a size."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self.total = _total_bytes(files)
+        self.done = 0
+
+    def expected(self, lines: int) -> int | None:
+        """Return about how many lines there are in all, rather too many, if so many were read by now."""
+        if self.total is None:
+            return None
+        return math.ceil(1.1 * lines * max(1.0, self.total / max(1, self.done)))
+
+
+def lines_of(
+    files: Sequence[Path], stop: Stop, *, quiet: bool, reading: Reading | None = None
+) -> Iterator[list[bytes]]:
     """Yield the lines of one file after another as soon as they arrive; the end of a file ends a line.
 
     :param stop: a signal ends the program while a read waits.
     :param quiet: show no progress if stdout is a terminal, since the lines are printed there.
     """
-    with _progress(files, quiet=quiet) as advance:
+    reading = reading or Reading(files)
+    with _progress(reading, quiet=quiet) as advance:
         for path in files:
             if path == STDIN:
                 yield from batches(_chunks(sys.stdin.fileno(), stop, advance))
@@ -41,22 +59,31 @@ def _chunks(descriptor: int, stop: Stop, advance: Advance) -> Iterator[bytes]:
             chunk = os.read(descriptor, CHUNK_BYTES)
         if not chunk:
             return
-        yield chunk
         advance(len(chunk))
+        yield chunk
 
 
 @contextmanager
-def _progress(files: Sequence[Path], *, quiet: bool) -> Iterator[Advance]:
-    """Show progress if stderr is a terminal and the lines are not printed on it."""
+def _progress(reading: Reading, *, quiet: bool) -> Iterator[Advance]:
+    """Count bytes; show progress if stderr is a terminal and the lines are not printed on it."""
+
+    def count(size: int) -> None:
+        reading.done += size
+
     if not sys.stderr.isatty() or (quiet and sys.stdout.isatty()):
-        yield lambda _: None
+        yield count
         return
     from rich.console import Console  # noqa: PLC0415 - most runs show no progress
     from rich.progress import Progress  # noqa: PLC0415
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("dedupe", total=_total_bytes(files))
-        yield lambda size: progress.advance(task, size)
+        task = progress.add_task("reading", total=reading.total)
+
+        def advance(size: int) -> None:
+            count(size)
+            progress.advance(task, size)
+
+        yield advance
 
 
 def _total_bytes(files: Sequence[Path]) -> int | None:

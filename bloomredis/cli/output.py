@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 
 
-def write(data: bytes) -> None:
-    """Write all of `data` to stdout; if the reader has gone, exit with the status of SIGPIPE, 141."""
+def send(data: bytes) -> tuple[int, OSError | None]:
+    """Write `data` to stdout; return how many bytes were written, and the error that stopped it, if any."""
     # Not through Python's buffer, which would write again at exit.  Not by number: 1 may be a socket.
     stream = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
     rest = memoryview(data)
@@ -18,8 +18,22 @@ def write(data: bytes) -> None:
             if written is None:
                 raise BlockingIOError("standard output is full; it must not be non-blocking")
             rest = rest[written:]
-    except BrokenPipeError:
+    except OSError as error:
+        return len(data) - len(rest), error
+    return len(data), None
+
+
+def write(data: bytes) -> None:
+    """Write all of `data` to stdout, or end as `fail` does."""
+    if error := send(data)[1]:
+        fail(error)
+
+
+def fail(error: OSError) -> None:
+    """Raise an error of writing; if the reader has gone, exit with the status of SIGPIPE, 141."""
+    if isinstance(error, BrokenPipeError):
         raise SystemExit(128 + signal.SIGPIPE) from None
+    raise error
 
 
 def show(fields: Mapping[str, object]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Annotated
 
 import typer
 
 from bloomredis.bits import sizing
-from bloomredis.cli.output import show, write
+from bloomredis.cli.numbers import MOST
+from bloomredis.cli.reports import Json, report
 from bloomredis.stored import planning, shard_record
 from bloomredis.stored.header import Header
 from bloomredis.stored.layer_record import ScalingRecord
@@ -26,7 +26,7 @@ GrownTo = Annotated[
 
 def plan(
     *,
-    capacity: Annotated[int, typer.Option(help="Items that the filter is made for.")],
+    capacity: Annotated[int, typer.Option(min=1, max=MOST, help="Items that the filter is made for.")],
     error_rate: Annotated[float, typer.Option(help="False-positive rate at that many items.")],
     layout: Annotated[
         str | None, typer.Option(help=f"One of {', '.join(planning.NAMES)}; {planning.DEFAULT} if not given.")
@@ -38,7 +38,7 @@ def plan(
     nodes: Annotated[
         int | None, typer.Option(min=1, help="Plan a ShardedBloomFilter on so many nodes or servers.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print the size of a filter, without a server; of a sharded one if one key cannot hold it."""
     rate = sizing.checked_error_rate(error_rate)
@@ -48,12 +48,11 @@ def plan(
         fields = _plan(capacity, rate, layout)
         sizes = {"memory": "size_bytes"}
     else:
-        fields = sharded_fields(shard_record.plan(capacity, rate, shards=count, layout=layout), nodes or 1)
+        record = shard_record.plan(capacity, rate, shards=count, layout=layout)
+        fields = sharded_fields(record, nodes or 1)
         sizes = {"memory": "size_bytes", "memory_per_node": "bytes_per_node"}
-    if as_json:
-        write(json.dumps(fields).encode() + b"\n")
-    else:
-        show(fields | {what: _human(float(fields[field])) for what, field in sizes.items()})
+    shown = {what: _human(float(fields[field])) for what, field in sizes.items()}
+    report(fields, as_json=as_json, shown=shown)
 
 
 def scaling_fields(capacity: int, error_rate: float, layout: str | None, items: int) -> Fields:
@@ -100,6 +99,7 @@ def sharded_fields(record: ShardRecord, nodes: int) -> Fields:
     each, most = record.shard.size_bytes, math.ceil(record.shards / nodes)
     bits = record.head.num_bits * record.shards
     return {
+        "kind": "sharded",
         "layout": record.head.layout,
         "shards": record.shards,
         "num_bits": bits,
@@ -118,6 +118,7 @@ def sharded_fields(record: ShardRecord, nodes: int) -> Fields:
 def _plan(capacity: int, error_rate: float, layout: str | None) -> Fields:
     head = planning.new_header(capacity, error_rate, layout)
     return {
+        "kind": "fixed",
         "layout": head.layout,
         "num_bits": head.num_bits,
         "num_hashes": head.num_hashes,
@@ -129,8 +130,8 @@ def _plan(capacity: int, error_rate: float, layout: str | None) -> Fields:
 
 
 def _human(size: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
         if size < 1000:
             return f"{size:.3g} {unit}"
         size /= 1024
-    return f"{size:.3g} GiB"
+    return f"{size:.3g} PiB"

@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BloomFilter
-from bloomredis.cli.doctor import keeping, serving
+import bloomredis
+from bloomredis import BloomFilter, compat
+from bloomredis.cli.doctor import condition, keeping, serving
 from bloomredis.cli.doctor.checkup import checkup
 from bloomredis.cli.doctor.facts import Facts, gather
 from bloomredis.cli.doctor.findings import Finding, Severity
 from bloomredis.cli.doctor.rights import NEEDED, Rights
+from bloomredis.cli.doctor.state import State, of_header
+from bloomredis.cli.filters import CLASSES, Kind
 from bloomredis.embedded import connect
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
 from bloomredis.stored import planning
-from bloomredis.stored.handle import Description
 from tests.support.commands import run_command
 from tests.support.readme import acl_rule
 from tests.support.servers import Server, binaries, running
@@ -32,8 +34,8 @@ SIZE = PLAN.size_bytes
 LASTING = ("--appendonly", "yes", "--appendfsync", "always")
 
 
-def stored(*, count: int = 0, ttl: float | None = None) -> Description:
-    return Description(b"seen", replace(PLAN, count=count), SIZE, 64, ttl)
+def stored(*, count: int = 0, ttl: float | None = None) -> State:
+    return of_header(replace(PLAN, count=count), ttl)
 
 
 def limit(free: int, policy: str = "noeviction") -> dict[str, Any]:
@@ -383,3 +385,57 @@ def test_bad_usage(arguments: list[str]) -> None:
     done = run_command("doctor", *url, *arguments)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"Traceback" not in done.stderr
+
+
+# -- every kind of filter
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_healthy_filter_of_each_kind(any_server: Server, kind: Kind) -> None:
+    """A filter that works has no critical finding, and neither has one of the planned parameters."""
+    own: dict[str, Any] = {"window": 60} if kind is Kind.ROTATING else {}
+    plan = {"capacity": 1000, "error_rate": 0.01}
+    with any_server.client() as client:
+        getattr(bloomredis, CLASSES[kind])(client, "clicks", **plan, **own).add_many(range(900))
+    options = ["--capacity", 1000, "--error-rate", 0.01, "--json"]
+    done = run_command("doctor", "--url", any_server.url, "--name", "clicks", *options)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "'clicks'" not in done.stdout.decode()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CLASSES if kind is not Kind.SCALING])
+def test_an_overfull_filter_of_each_kind(any_server: Server, kind: Kind) -> None:
+    """More items than a filter is made for are told of; one that scales is never too small."""
+    own: dict[str, Any] = {"window": 60} if kind is Kind.ROTATING else {}
+    with any_server.client() as client:
+        made = getattr(bloomredis, CLASSES[kind])(client, "clicks", capacity=100, error_rate=0.01, **own)
+        for start in range(0, 1000, 100):
+            made.add_many(range(start, start + 100))
+    assert re.search("'clicks' was made for 100 items and holds", str(look(any_server.url, "clicks")))
+
+
+def test_other_parameters_of_a_filter_that_grows(any_server: Server) -> None:
+    """The parameters are those that it was made with, however large it is by now."""
+    with any_server.client() as client:
+        grown = bloomredis.ScalingBloomFilter(client, "clicks", capacity=100, error_rate=0.01)
+        grown.add_many(range(1000))
+        (finding,) = condition.parameters(gather(client, "clicks", planning.new_header(700, 0.01, None)))
+    assert "capacity 100 and error_rate 0.01, not 700" in finding.seen
+    assert "ScalingBloomFilter.open()" in finding.way_out
+
+
+def test_a_bitmap_of_another_system(any_server: Server) -> None:
+    """With its --layout it is as good as any filter; without, the finding names the option."""
+    with any_server.client() as client:
+        BloomFilter(client, "bits", layout=compat.go_zero(20_000)).add("x")
+    command = ["doctor", "--url", any_server.url, "--name", "bits"]
+    assert run_command(*command, "--layout", "go_zero:20000").returncode == 0
+    assert b"--layout" in run_command(*command).stdout
+
+
+def test_a_sharded_filter_that_has_lost_a_shard(any_server: Server) -> None:
+    """Its loss is a critical finding, in every word."""
+    with any_server.client() as client:
+        bloomredis.ShardedBloomFilter(client, "clicks", capacity=1000, error_rate=0.01).add("x")
+        client.unlink(*(key for key in client.scan_iter() if key.startswith(b"{clicks:")))
+    assert "clicks" in said(look(any_server.url, "clicks"), CRITICAL)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from datetime import datetime
 from typing import Any
 
 import pytest
+import redis
 
 import bloomredis as library
+import bloomredis.compat
+from bloomredis.cli.durations import seconds, shown
+from bloomredis.cli.filters import CLASSES
 from bloomredis.stored.header import KINDS
-from tests.support.commands import printed
+from tests.support.commands import printed, run_command
 from tests.support.servers import Server
 
 
@@ -67,19 +73,65 @@ def test_plan_says_how_long_a_server_is_busy() -> None:
     )["expected_error_rate"] == pytest.approx(1e-9, rel=0.02)
 
 
+OWN = {
+    "RotatingBloomFilter": {"window": "60m", "slices": "4"},
+    "ScalingBloomFilter": {"expansion": "2", "tightening_ratio": "0.5"},
+    "ShardedBloomFilter": {"shards": "16"},
+}
+"""What only filters of one class have."""
+
+
+def known(client: redis.Redis, kind: str) -> Any:
+    """Make a filter `known` of that class with ten items."""
+    own: dict[str, Any] = {"window": 3600} if kind.startswith("Rotating") else {}
+    made = getattr(library, kind)(client, "known", capacity=1000, error_rate=0.01, **own)
+    made.add_many(range(10))
+    return made
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_info(any_server: Server, kind: str) -> None:
     """Info prints the class and every field of FilterInfo, one a line, of any class."""
-    own: dict[str, Any] = {"window": 3600} if kind.startswith("Rotating") else {}
     with any_server.client() as client:
-        known = getattr(library, kind)(client, "known", capacity=1000, error_rate=0.01, **own)
-        known.add_many(range(10))
-        expected = known.info()
+        expected = known(client, kind).info()
     text = printed("info", "known", "--url", any_server.url).decode()
     fields = dict(line.split(None, 1) for line in text.splitlines())
     layers = ", ".join(f"{layer.count} of {layer.capacity}" for layer in expected.layers) or "-"
     wanted = {name: str(getattr(expected, name)) for name in expected.__dataclass_fields__}
-    wanted |= {"class": kind, "layers": layers}
-    assert {name: value for name, value in fields.items() if name != "ttl"} == {
-        name: value for name, value in wanted.items() if name != "ttl"
-    }
+    short = {name: short.value for short, name in CLASSES.items()}
+    wanted |= {"class": kind, "kind": short[kind], "layers": layers} | OWN.get(kind, {})
+    assert re.fullmatch(r"-|6\d(\.\d)?m", fields.pop("ttl"))
+    assert fields == {name: value for name, value in wanted.items() if name != "ttl"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_info_as_json(any_server: Server, kind: str) -> None:
+    """--json prints one object with the same fields; numbers are numbers, times ISO 8601, layers objects."""
+    with any_server.client() as client:
+        expected = known(client, kind).info()
+    found = json.loads(printed("info", "known", "--url", any_server.url, "--json"))
+    assert (found["class"], found["capacity"], found["count"]) == (kind, 1000, 10)
+    assert datetime.fromisoformat(found["created_at"]) == expected.created_at
+    assert [layer["count"] for layer in found["layers"]] == [layer.count for layer in expected.layers]
+
+
+def test_info_of_a_bitmap_of_another_system(any_server: Server) -> None:
+    """--layout says what the bitmap itself does not."""
+    layout = library.compat.go_zero(20_000)
+    with any_server.client() as client:
+        library.BloomFilter(client, "bits", layout=layout).add("x")
+    found = json.loads(
+        printed("info", "bits", "--url", any_server.url, "--layout", "go_zero:20000", "--json")
+    )
+    assert (found["layout"], found["num_bits"], found["count"]) == ("go_zero", 20_000, 1)
+    refused = run_command("info", "bits", "--url", any_server.url)
+    assert refused.returncode == 2
+    assert b"needs its --layout" in refused.stderr
+
+
+def test_durations() -> None:
+    """A time is a number with a unit, and is shown in the largest that fits."""
+    assert [seconds("--ttl", text) for text in ("90", "90s", "1.5m", "2h", "7d")] == [
+        *(90, 90, 90, 7200, 604800)
+    ]
+    assert [shown(time) for time in (None, 59.64, 90, 7200, 604800)] == ["-", "59.6s", "90s", "2h", "7d"]

@@ -40,6 +40,28 @@ BAD_USAGE = {
     "capacity 0": ["dedupe", "--url", "memory://", "--capacity", "0"],
     "error rate 1": ["dedupe", "--url", "memory://", "--error-rate", "1"],
     "empty name": ["dedupe", "--url", "memory://", "--name", ""],
+    "empty file name": ["dedupe", ""],
+    "name without url": ["dedupe", "--name", "x"],
+    "window of another kind": ["dedupe", "--kind", "sharded", "--window", "1h"],
+    "rotating without window": ["dedupe", "--kind", "rotating"],
+    "window that is no time": ["dedupe", "--window", "soon"],
+    "unknown kind": ["dedupe", "--kind", "nonsense"],
+    "unknown layout": ["info", "x", "--url", "memory://", "--layout", "nonsense"],
+    "layout without numbers": ["info", "x", "--url", "memory://", "--layout", "go_zero"],
+    "layout with too many": ["info", "x", "--url", "memory://", "--layout", "go_zero:1,2"],
+    "layout of another kind": ["dedupe", "--kind", "scaling", "--layout", "go_zero:20000"],
+    "cluster without a port": ["dedupe", "--url", "memory://", "--cluster"],
+    "create without numbers": ["create", "x", "--url", "memory://"],
+    "create with half": ["create", "x", "--url", "memory://", "--capacity", "5"],
+    "ttl of a rotating filter": [
+        *("create", "x", "--url", "memory://", "--capacity", "5", "--error-rate", "0.1"),
+        *("--window", "1h", "--ttl", "1h"),
+    ],
+    "add to no filter": ["add", "x", "y", "--url", "memory://"],
+    "check in no filter": ["check", "x", "y", "--url", "memory://"],
+    "delete no filter": ["delete", "x", "--url", "memory://"],
+    "plan of far too much": ["plan", "--capacity", "1" + "0" * 30, "--error-rate", "0.001"],
+    "plan of an unknown layout": ["plan", "--capacity", "5", "--error-rate", "0.1", "--layout", "nonsense"],
     "missing file": ["dedupe", "--url", "memory://", "/there/is/no/such/file"],
     "unknown scheme": ["dedupe", "--url", "http://example.org"],
     "unknown option": ["dedupe", "--nonsense"],
@@ -72,7 +94,10 @@ def test_other_parameters_than_the_stored(any_server: Server) -> None:
     assert re.search(rb"77.*88", done.stderr)
 
 
-@pytest.mark.parametrize("command", [["dedupe"], ["dedupe", "--name", "x"], ["info", "x"], ["demo"]])
+@pytest.mark.parametrize(
+    "command",
+    [["dedupe"], ["dedupe", "--name", "x"], ["info", "x"], ["demo"], ["check", "x", "y", "--cluster"]],
+)
 def test_server_that_is_not_there(command: list[str]) -> None:
     """A server that is not there is exit status 3, in one line without the password."""
     done = run_command(*command, BLOOMREDIS_URL="redis://:hunter2@127.0.0.1:1")

@@ -9,25 +9,30 @@ from urllib.parse import quote
 
 import typer
 
+from bloomredis import arguments
 from bloomredis.cli.demo.race import Race, RaceError, Result, run, stream
 from bloomredis.cli.output import write
-from bloomredis.cli.server import Url, connect, redacted, scheme
+from bloomredis.cli.reports import Json, report
+from bloomredis.cli.server import Cluster, Url, connect, is_of_cluster, redacted, scheme
 from bloomredis.cli.stopping import Stop
 
 
-def demo(
+def demo(  # long: the signature declares every option
     *,
     url: Url = "embedded://",
+    cluster: Cluster = None,
     events: Annotated[int, typer.Option(min=1, help="Length of the stream.")] = 200_000,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that race.")] = 4,
     error_rate: Annotated[float, typer.Option(help="The filter's false-positive rate.")] = 0.001,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the stream.")] = 1,
+    as_json: Json = False,
 ) -> None:
     """Let worker processes race over a stream of clicks with redeliveries; count the clicks processed."""
     if scheme(url) == "memory":
         raise ValueError("memory:// is inside one process and the demo starts several; try embedded://")
+    arguments.share("--error-rate", error_rate)
     with Stop().waiting():
-        client = connect(url)
+        client = connect(url, cluster=cluster)
         race = Race(
             url=_shared(url, client),
             name=f"bloomredis:demo:{secrets.token_hex(8)}",
@@ -36,11 +41,16 @@ def demo(
             events=events,
             workers=workers,
             seed=seed,
+            cluster=is_of_cluster(client),
         )
         server = f"{_server(client)} at {redacted(url)}"
-        write(f"Worker processes: {workers}; seed: {seed}; server: {server}\n\n".encode())
+        if not as_json:
+            write(f"Worker processes: {workers}; seed: {seed}; server: {server}\n\n".encode())
         result = _held(client, race)
-        write(_table(race, result).encode())
+        if as_json:
+            report(_fields(race, result, server), as_json=True)
+        else:
+            write(_table(race, result).encode())
     if result.twice:
         raise RaceError(f"{result.twice} clicks were processed twice, which must never happen")
 
@@ -62,11 +72,30 @@ def _shared(url: str, client: Any) -> str:
     return f"unix://{quote(client.connection_pool.connection_kwargs['path'])}"
 
 
+def _one_node(client: Any) -> dict[str, Any]:
+    return {"target_nodes": client.get_default_node()} if is_of_cluster(client) else {}
+
+
 def _server(client: Any) -> str:
-    found = client.info("server")
+    found = client.info("server", **_one_node(client))
     if "valkey_version" in found:
         return f"Valkey {found['valkey_version']}"
     return f"Redis {found['redis_version']}"
+
+
+def _fields(race: Race, result: Result, server: str) -> dict[str, object]:
+    return {
+        "server": server,
+        "workers": race.workers,
+        "seed": race.seed,
+        "error_rate": race.error_rate,
+        "events": race.events,
+        "distinct_clicks": race.capacity,
+        "processed_once": result.once,
+        "processed_twice": result.twice,
+        "missed": result.missed,
+        "events_per_second": round(race.events / result.seconds),
+    }
 
 
 def _table(race: Race, result: Result) -> str:

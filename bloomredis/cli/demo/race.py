@@ -44,6 +44,7 @@ class Race:
     events: int
     workers: int
     seed: int
+    cluster: bool = False
 
     def filter(self, client: Any) -> BloomFilter:
         """Return the shared filter; without receipts, since no call is sent twice."""
@@ -130,7 +131,7 @@ def _receive(connection: Connection) -> Clicks:
 def work(connection: Connection, race: Race, index: int) -> None:
     """Report when ready, wait for the start, and send the clicks that were new for this worker."""
     try:
-        seen = race.filter(connect(race.url))
+        seen = race.filter(connect(race.url, cluster=race.cluster))
         seen.reserve()
         clicks = stream(race.events, race.seed)[index :: race.workers]
         connection.send(clicks[:0])

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bloomredis import arguments
+from bloomredis.cli import layouts
 from bloomredis.cli.doctor.findings import Finding, Severity
+from bloomredis.cli.layouts import Layout
+from bloomredis.cli.numbers import MOST
 from bloomredis.cli.output import write
-from bloomredis.cli.server import Url, connect, redacted
+from bloomredis.cli.reports import Json
+from bloomredis.cli.server import Cluster, Url, connect, redacted
 from bloomredis.stored import planning
 
 if TYPE_CHECKING:
@@ -23,12 +27,14 @@ FOUND = 1
 def doctor(
     *,
     url: Url,
+    cluster: Cluster = None,
     name: Annotated[str | None, typer.Option(help="A filter to check too.", show_default=False)] = None,
     capacity: Annotated[
-        int | None, typer.Option(help="Capacity of a planned filter.", show_default=False)
+        int | None, typer.Option(min=1, max=MOST, help="Capacity of a planned filter.", show_default=False)
     ] = None,
     error_rate: Annotated[float | None, typer.Option(help="Its error rate.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    layout: Layout = None,
+    as_json: Json = False,
 ) -> None:
     """Print the risks for a filter on this server, worst first; nothing is changed.
 
@@ -43,13 +49,14 @@ def doctor(
     Exit status: 0 nothing critical, 1 something critical, 2 wrong usage, 3 no server, or it refuses the
     connection.
     """
+    layouts.layout(layout)
     planned = planning.template(capacity, error_rate, None)
     if name is not None:
         arguments.name(name)
     from bloomredis.cli.doctor.checkup import checkup  # noqa: PLC0415 - for --help to be quick
     from bloomredis.cli.doctor.facts import gather  # noqa: PLC0415
 
-    facts = gather(connect(url), name, planned)
+    facts = gather(connect(url, cluster=cluster), name, planned, layout)
     found = checkup(facts)
     if as_json:
         write(json.dumps(_object(facts, url, found)).encode() + b"\n")

@@ -6,9 +6,9 @@ from typing import Final
 
 from bloomredis.cli.doctor.facts import Facts
 from bloomredis.cli.doctor.findings import Finding, Findings, Severity
-from bloomredis.errors import FilterMismatchError, FilterNotFoundError, ServerRefusedError
-from bloomredis.stored.handle import Description
-from bloomredis.stored.planning import expected_error_rate
+from bloomredis.cli.doctor.state import State
+from bloomredis.cli.filters import Kind
+from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
 
 SOON: Final = 3600.0  # seconds
 MUCH_WORSE: Final = 10  # times the false-positive rate that was asked for
@@ -25,7 +25,10 @@ def presence(facts: Facts) -> Findings:
             "find out whether it was evicted or expired; a use with capacity and error_rate creates it",
         )
     elif isinstance(found, FilterMismatchError):
-        way_out = "use another name; a bitmap of another system needs its layout from bloomredis.compat"
+        way_out = "use another name; a bitmap of another system needs --layout here, and a layout in programs"
+        yield Finding(Severity.CRITICAL, str(found), "calls with this name are refused", way_out)
+    elif isinstance(found, FilterLostError):
+        way_out = "reserve() goes on without that part, clear() starts empty"
         yield Finding(Severity.CRITICAL, str(found), "calls with this name are refused", way_out)
     elif isinstance(found, ServerRefusedError):
         if found.word != "NOPERM":  # the check of rights reports it in full
@@ -34,45 +37,47 @@ def presence(facts: Facts) -> Findings:
     elif isinstance(found, Exception):
         seen = f"{name!r} could not be read: {found}"
         why = "its existence and fill are not known"
-        yield Finding(Severity.UNCHECKED, seen, why, "in a cluster, give the URL of the node that holds it")
+        yield Finding(
+            Severity.UNCHECKED, seen, why, "in a cluster, give --cluster and the host and port of a node"
+        )
 
 
 def parameters(facts: Facts) -> Findings:
     """Check that a program with the planned parameters may use the filter."""
-    if not isinstance(facts.stored, Description) or facts.planned is None:
+    if not isinstance(facts.stored, State) or facts.planned is None:
         return
-    head, wanted = facts.stored.header, facts.planned
+    head, wanted = facts.stored, facts.planned
     if (head.capacity, head.error_rate) != (wanted.capacity, wanted.error_rate):
         yield Finding(
             Severity.CRITICAL,
             f"{facts.name!r} has capacity {head.capacity} and error_rate {head.error_rate:g}, "
             f"not {wanted.capacity} and {wanted.error_rate:g}",
             "a program with the latter parameters gets FilterMismatchError",
-            "open it with BloomFilter.open(), or use another name",
+            f"open it with {head.called}.open(), or use another name",
         )
 
 
 def fullness(facts: Facts) -> Findings:
     """Check that the filter does not hold more than its capacity."""
-    if not isinstance(facts.stored, Description):
-        return
-    head = facts.stored.header
-    if head.count > head.capacity:
-        rate = expected_error_rate(head, head.count)
+    found = facts.stored
+    if isinstance(found, State) and found.count > found.room:
         yield Finding(
-            Severity.CRITICAL if rate >= MUCH_WORSE * head.error_rate else Severity.WARNING,
-            f"{facts.name!r} was made for {head.capacity} items and holds {head.count}",
-            f"{rate:.2g} of new items are reported as present, not {head.error_rate:.2g}",
-            f"start another filter with a capacity of {2 * head.count} or more",
+            Severity.CRITICAL if found.rate >= MUCH_WORSE * found.error_rate else Severity.WARNING,
+            f"{facts.name!r} was made for {found.room} items and holds {found.count}",
+            f"{found.rate:.2g} of new items are reported as present, not {found.error_rate:.2g}",
+            f"start another filter with a capacity of {2 * found.count} or more, or one that grows",
         )
 
 
 def ttl_seconds(facts: Facts) -> Findings:
-    """Check that the filter does not expire soon."""
-    if isinstance(facts.stored, Description) and facts.stored.ttl is not None and facts.stored.ttl < SOON:
+    """Check that the filter does not expire soon; one that rotates does so by design."""
+    found = facts.stored
+    if not isinstance(found, State) or found.ttl is None or found.kind is Kind.ROTATING:
+        return
+    if found.ttl < SOON:
         yield Finding(
             Severity.WARNING,
-            f"{facts.name!r} expires in {facts.stored.ttl:.0f} seconds",
+            f"{facts.name!r} expires in {found.ttl:.0f} seconds",
             "then all its items are lost, and programs that used it get FilterLostError",
             "if this is not intended, extend it with expire(seconds)",
         )

@@ -1,7 +1,7 @@
 """Facts about a server, read without changing anything.
 
 The commands are PING, INFO, CONFIG GET, those of `rights`, EVAL and EVALSHA of a script that returns a
-constant, and the library's own description of a filter.  A refused command is noted, never an error.
+constant, and the library's own descriptions of filters.  A refused command is noted, never an error.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from typing import Any, Final
 from redis.exceptions import ResponseError
 
 from bloomredis.cli.doctor.rights import Rights, one_line, rights
-from bloomredis.drivers.sync import drive
+from bloomredis.cli.doctor.state import State, state
+from bloomredis.cli.server import is_of_cluster
 from bloomredis.errors import BloomError
-from bloomredis.stored.handle import Description
 from bloomredis.stored.header import Header
-from bloomredis.stored.single import StoredFilter
 
 SETTINGS: Final = (
     "save",
@@ -48,17 +47,20 @@ class Facts:
     has_struct: bool = True
     rights: Rights = field(default_factory=Rights)
     name: str | None = None
-    stored: Description | BloomError | None = None
+    stored: State | BloomError | None = None
     """The filter with the name, or the error of reading it."""
 
     planned: Header | None = None
 
 
-def gather(client: Any, name: str | None, planned: Header | None) -> Facts:
+def gather(client: Any, name: str | None, planned: Header | None, layout: str | None = None) -> Facts:
     """Return the facts about a server, the filter `name` and the filter `planned` under that name.
+
+    Of a cluster the server is the node that serves the filter, or any if there is no name.
 
     :raises redis.ConnectionError: there is no server, or it refuses the user or the password.
     """
+    whole, client = client, _node(client, name)
     unchecked: dict[str, str] = {}
 
     def ask(command: str, call: Callable[[], Any], otherwise: Any) -> Any:
@@ -81,9 +83,17 @@ def gather(client: Any, name: str | None, planned: Header | None) -> Facts:
         has_struct=has_struct,
         rights=rights(client, name),
         name=name,
-        stored=None if name is None or lua_error else _stored(client, name),
+        stored=None if name is None or lua_error else state(whole, name, layout),
         planned=planned,
     )
+
+
+def _node(client: Any, name: str | None) -> Any:
+    """Return a client of one server."""
+    if not is_of_cluster(client):
+        return client
+    node = client.get_default_node() if name is None else client.get_node_from_key(name)
+    return client.get_redis_connection(node)
 
 
 def _round_trip(client: Any) -> float:
@@ -109,13 +119,3 @@ def _lua(client: Any) -> tuple[str | None, bool]:
         except ResponseError as error:
             return f"{command}: {one_line(error)}", True
     return None, has_struct
-
-
-def _stored(client: Any, name: str) -> Description | BloomError:
-    known = StoredFilter(name, new=None, layout=None, ttl=0, on_lost="raise", wait=None)
-    try:
-        return drive(client, known.describe())
-    except BloomError as error:
-        return error
-    except ResponseError as error:
-        return BloomError(f"{type(error).__name__}: {one_line(error)}")

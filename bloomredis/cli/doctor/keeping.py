@@ -6,7 +6,7 @@ from typing import Final
 
 from bloomredis.cli.doctor.facts import Facts
 from bloomredis.cli.doctor.findings import Finding, Findings, Severity
-from bloomredis.stored.handle import Description
+from bloomredis.cli.doctor.state import State
 
 LITTLE_SHARE: Final = 0.1  # of maxmemory; less than this is used up soon
 
@@ -14,7 +14,7 @@ LITTLE_SHARE: Final = 0.1  # of maxmemory; less than this is used up soon
 def eviction(facts: Facts) -> Findings:
     """Check that the server does not evict filters or their auxiliary keys when memory runs short."""
     policy = str(facts.info.get("maxmemory_policy", ""))
-    expires = isinstance(facts.stored, Description) and facts.stored.ttl is not None
+    expires = isinstance(facts.stored, State) and facts.stored.ttl is not None
     seen = f"maxmemory-policy is {policy}"
     if not facts.info.get("maxmemory"):
         seen += "; it has no effect while maxmemory is not set"
@@ -38,7 +38,7 @@ def memory(facts: Facts) -> Findings:
 
     A stored filter is part of the used memory; `clear()` frees it before it allocates the same again.
     """
-    size = 0 if facts.planned is None or isinstance(facts.stored, Description) else facts.planned.size_bytes
+    size = 0 if facts.planned is None or isinstance(facts.stored, State) else facts.planned.size_bytes
     needed = allocated(size, str(facts.info.get("mem_allocator", "")))
     purpose = f"the new filter takes {needed:,}" if size else "every call takes a little"
     used = facts.info.get("used_memory", 0)

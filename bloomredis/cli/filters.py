@@ -1,0 +1,162 @@
+"""Filters of every kind, as options describe them: made, or opened as what they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import bloomredis
+from bloomredis import FilterInfo, FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis.cli import durations, layouts
+from bloomredis.stored.header import KINDS
+
+
+class Kind(StrEnum):
+    """The kinds of filters, by their names on the command line."""
+
+    FIXED = "fixed"
+    SCALING = "scaling"
+    ROTATING = "rotating"
+    SHARDED = "sharded"
+    COUNTING = "counting"
+
+
+CLASSES: Final = {
+    Kind.FIXED: "BloomFilter",
+    Kind.SCALING: "ScalingBloomFilter",
+    Kind.ROTATING: "RotatingBloomFilter",
+    Kind.SHARDED: "ShardedBloomFilter",
+    Kind.COUNTING: "CountingBloomFilter",
+}
+_ONLY_OF: Final = {
+    "window": Kind.ROTATING,
+    "slices": Kind.ROTATING,
+    "shards": Kind.SHARDED,
+    "expansion": Kind.SCALING,
+}
+"""Options that one kind has; an option that is given alone says which kind is meant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A filter as options describe it; None for an option that was not given."""
+
+    kind: Kind | None = None
+    capacity: int | None = None
+    error_rate: float | None = None
+    layout: str | None = None
+    window: str | None = None
+    slices: int | None = None
+    shards: int | None = None
+    expansion: int | None = None
+
+    @property
+    def is_foreign(self) -> bool:
+        """True for the layout of another system."""
+        return not isinstance(layouts.layout(self.layout), str | None)
+
+    def checked(self) -> Kind | None:
+        """Return the kind that the options mean, None if any will do.
+
+        Raises `ValueError` for options that contradict each other.
+        """
+        meant = self.kind
+        for option, kind in _ONLY_OF.items():
+            if getattr(self, option) is not None:
+                if meant not in (None, kind):
+                    raise ValueError(f"--{option} is for --kind {kind}, not for --kind {meant}")
+                meant = kind
+        if self.is_foreign and meant not in (None, Kind.FIXED):
+            raise ValueError(f"--layout {self.layout} is that of another system; --kind {meant} has no such")
+        if self.layout is not None and meant is Kind.COUNTING:
+            raise ValueError("--kind counting has one layout only; leave out --layout")
+        return Kind.FIXED if self.is_foreign else meant
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what was given, as the parameters of a class."""
+        names = ("capacity", "error_rate", "layout", *_ONLY_OF)
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if "window" in given:
+            given["window"] = durations.seconds("--window", given["window"])
+        if "layout" in given:
+            given["layout"] = layouts.layout(self.layout)
+        return given
+
+
+def make(client: Any, name: str, wanted: Wanted, kind: Kind, **more: Any) -> Any:
+    """Return a new filter of that kind, which nothing has been sent for."""
+    parameters = wanted.parameters() | more
+    if kind is Kind.ROTATING and "window" not in parameters:
+        raise ValueError(
+            "--kind rotating forgets what is older than its window: give --window, as in --window 1h"
+        )
+    return getattr(bloomredis, CLASSES[kind])(client, name, **parameters)
+
+
+def opened(client: Any, name: str, layout: str | None = None) -> Any:
+    """Return a stored filter, opened as what it is, or a bitmap with the layout of another system.
+
+    A filter that has lost a part is returned too: it can be deleted.
+    """
+    if not name:
+        raise ValueError("a filter's name must not be empty")
+    if layout is not None:
+        return _with_layout(client, name, layout)
+    refused: list[FilterMismatchError] = []
+    for kind in KINDS:
+        try:
+            return getattr(bloomredis, kind).open(client, name)
+        except FilterNotFoundError:
+            raise FilterNotFoundError(
+                f"there is no filter {name!r} on this server; bloomredis create makes one"
+            ) from None
+        except FilterMismatchError as error:
+            refused.append(error)
+        except FilterLostError:
+            return getattr(bloomredis, kind)(client, name)
+    raise FilterMismatchError(f"{refused[0]}; a bitmap of another system needs its --layout")
+
+
+def _with_layout(client: Any, name: str, layout: str) -> Any:
+    made = layouts.layout(layout)
+    if not isinstance(made, str):
+        return bloomredis.BloomFilter(client, name, layout=made)
+    found = opened(client, name)
+    stored = found.info().layout
+    if stored != made:
+        raise FilterMismatchError(f"{name!r} has --layout {stored}, not {made}")
+    return found
+
+
+def kind_of(found: Any) -> Kind:
+    """Return the kind of a filter."""
+    return next(kind for kind, name in CLASSES.items() if name == type(found).__name__)
+
+
+def stored_parameters(found: Any, about: FilterInfo) -> dict[str, Any]:
+    """Return the parameters that an opened filter was made with; `about` is its info."""
+    known = {"capacity": about.capacity, "error_rate": about.error_rate, "layout": about.layout}
+    record = getattr(getattr(found._operations, "stored", None), "record", None)  # noqa: SLF001 - info() lacks it
+    if record is None:
+        return known
+    own = {"shards": record.shards} if kind_of(found) is Kind.SHARDED else record.parameters
+    return known | own
+
+
+def check(found: Any, wanted: Wanted) -> None:
+    """Raise `FilterMismatchError` unless a stored filter is as the given options say."""
+    kind, meant = kind_of(found), wanted.checked()
+    if meant not in (None, kind):
+        raise _differs(found, "kind", kind, meant)
+    stored = stored_parameters(found, found.info())
+    for option, value in wanted.parameters().items():
+        if option in stored and not wanted.is_foreign and stored[option] != value:
+            raise _differs(found, option.replace("_", "-"), stored[option], value)
+
+
+def _differs(found: Any, option: str, stored: object, given: object) -> FilterMismatchError:
+    return FilterMismatchError(
+        f"{found.name!r} has --{option} {stored}, not {given}; leave the option out to take what is stored, "
+        "or use another name"
+    )

@@ -1,0 +1,100 @@
+"""`bloomredis add` and `bloomredis check`: items of the command line, or lines of stdin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import compress
+from typing import Annotated, Any
+
+import typer
+
+from bloomredis import BatchInterruptedError, BloomError
+from bloomredis.cli import filters
+from bloomredis.cli.info import Name
+from bloomredis.cli.inputs import STDIN, lines_of
+from bloomredis.cli.layouts import Layout
+from bloomredis.cli.output import write
+from bloomredis.cli.reports import Json, report
+from bloomredis.cli.server import Cluster, Url, connect
+from bloomredis.cli.stopping import Stop
+
+NOTHING_FOUND = 1
+
+Items = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ITEM...", help="Items; without any, the lines of stdin.", show_default=False),
+]
+Count = Annotated[bool, typer.Option("--count", help="Print only totals.")]
+
+
+def add(
+    name: Name,
+    items: Items = None,
+    *,
+    url: Url,
+    cluster: Cluster = None,
+    layout: Layout = None,
+    as_json: Json = False,
+) -> None:
+    """Add items to a filter that exists; print how many there were, and how many were new."""
+    stop = Stop()
+    with stop.waiting():
+        found = filters.opened(connect(url, cluster=cluster, retries=4), name, layout)
+    totals = {"read": 0, "new": 0}
+    for batch in _batches(items, stop):
+        totals["new"] += sum(_added(found, batch, totals["read"]))
+        totals["read"] += len(batch)
+    report(totals, as_json=as_json)
+
+
+def check(
+    name: Name,
+    items: Items = None,
+    *,
+    url: Url,
+    cluster: Cluster = None,
+    layout: Layout = None,
+    count: Count = False,
+    as_json: Json = False,
+) -> None:
+    """Print the items that are in a filter, in order; nothing is added.
+
+    An item that is not printed is not in the filter for certain; one that is printed may, at the filter's
+    error rate, never have been added.
+
+    Exit status: 0 some were found, 1 none.
+    """
+    stop = Stop()
+    with stop.waiting():
+        found = filters.opened(connect(url, cluster=cluster), name, layout)
+    read, there, kept = 0, 0, []
+    for batch in _batches(items, stop):
+        present = list(compress(batch, found.contains_many(batch)))
+        read, there = read + len(batch), there + len(present)
+        if as_json and not count:
+            kept += [item.decode(errors="surrogateescape") for item in present]
+        elif not count:
+            write(b"".join([item + b"\n" for item in present]))
+    if as_json or count:
+        fields: dict[str, Any] = {"read": read, "found": there}
+        report(fields if count else fields | {"items": kept}, as_json=as_json)
+    if not there:
+        raise typer.Exit(NOTHING_FOUND)
+
+
+def _batches(items: list[str] | None, stop: Stop) -> Iterator[list[bytes]]:
+    if items:
+        yield [item.encode(errors="surrogateescape") for item in items]
+    else:
+        yield from lines_of([STDIN], stop, quiet=True)
+
+
+def _added(found: Any, batch: list[bytes], before: int) -> list[bool]:
+    try:
+        answers: list[bool] = found.add_many(batch)
+    except BatchInterruptedError as error:
+        done = before + len(error.results)
+        raise BloomError(
+            f"{error.__cause__}; the first {done:,} items were added, the others may be added again"
+        ) from error
+    return answers

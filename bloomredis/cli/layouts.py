@@ -1,0 +1,51 @@
+"""Layouts by their names on the command line: `blocked`, or `go_zero:20000` for that of another system."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any, Final
+
+import typer
+
+from bloomredis.stored import planning
+
+FOREIGN: Final = ("go_zero", "guava", "jedis", "php_bkdr", "redis_bitmaps", "redis_template", "redisson")
+HELP: Final = (
+    f"{' or '.join(planning.NAMES)}; or another system's, with what its function in bloomredis.compat takes: "
+    "go_zero:20000, redisson:1000,0.01."
+)
+Layout = Annotated[str | None, typer.Option(help=HELP, show_default=False)]
+
+
+def layout(text: str | None) -> Any:
+    """Return the layout that a command line names, None for None."""
+    if text is None or text in planning.NAMES:
+        return text
+    name, colon, values = text.partition(":")
+    if name not in FOREIGN:
+        names = ", ".join((*planning.NAMES, *(f"{one}:..." for one in FOREIGN)))
+        raise ValueError(f"--layout is one of {names}; not {text!r}")
+    from bloomredis import compat  # noqa: PLC0415 - most runs need none
+
+    make = getattr(compat, name)
+    given = [_value(value) for value in values.split(",")] if colon else []
+    try:
+        inspect.signature(make).bind(*given)
+    except TypeError:
+        raise ValueError(f"--layout {name} is written {_usage(name, make)}, not {text}") from None
+    return make(*given)
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _usage(name: str, make: Any) -> str:
+    parameters = inspect.signature(make).parameters.values()
+    needed = [one.name.upper() for one in parameters if one.default is inspect.Parameter.empty]
+    return f"{name}:{','.join(needed)}"

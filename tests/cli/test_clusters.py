@@ -1,0 +1,56 @@
+"""The command on a cluster, which it finds by itself or is told of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from bloomredis.cli.filters import CLASSES, Kind
+from tests.support.clusters import cluster
+from tests.support.commands import printed, run_command
+from tests.support.servers import binaries
+
+NAMES = [f"seen-{number}" for number in range(4)]
+"""They lie on several nodes."""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The URL of one node of a cluster of three."""
+    with cluster(binaries()["valkey-9"], primaries=3, replicas=0) as nodes:
+        yield f"redis://127.0.0.1:{nodes.nodes[0].port}"
+
+
+def test_names_on_all_nodes(url: str) -> None:
+    """Whatever node has the key, every command finds it by the URL of any node."""
+    for name in NAMES:
+        assert printed("dedupe", "--url", url, "--name", name, data=b"a\nb\na\n") == b"a\nb\n"
+        assert printed("check", name, "a", "--url", url) == b"a\n"
+        assert json.loads(printed("info", name, "--url", url, "--json"))["count"] == 2
+        assert run_command("doctor", "--url", url, "--name", name).returncode == 0
+        assert printed("delete", name, "--url", url) == b""
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_each_kind(url: str, kind: Kind) -> None:
+    """Filters of every kind work there, private ones too."""
+    own = ("--window", "1h") if kind is Kind.ROTATING else ()
+    command = ("dedupe", "--url", url, "--kind", kind.value, *own)
+    assert printed(*command, data=b"a\nb\na\n") == b"a\nb\n"
+
+
+def test_by_option(url: str) -> None:
+    """--cluster spares the question; with --no-cluster one node alone is used, and refuses other slots."""
+    command = ["create", "--url", url, "--capacity", 1000, "--error-rate", 0.01]
+    done = [run_command(*command, "--no-cluster", name) for name in NAMES]
+    assert 3 in [one.returncode for one in done]
+    assert any(b"--cluster" in one.stderr for one in done)
+    assert all(run_command(*command, "--cluster", name).returncode == 0 for name in NAMES)
+
+
+def test_demo(url: str) -> None:
+    """The demo's workers use the cluster too."""
+    found = json.loads(printed("demo", "--url", url, "--events", 2000, "--workers", 2, "--json"))
+    assert (found["events"], found["processed_twice"]) == (2000, 0)

@@ -1,0 +1,234 @@
+"""`bloomredis dedupe` loses nothing quietly: growth, warnings, what the reader left, missing fields."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import bloomredis
+import bloomredis.compat
+from bloomredis.cli import renewal
+from bloomredis.cli.filters import CLASSES, Kind
+from tests.support.commands import COMMAND, ENVIRONMENT, answer, printed, run_command, started
+from tests.support.servers import Server
+from tests.support.waiting import wait_until
+
+FIXED = ("--kind", "fixed", "--capacity", 100)
+
+
+def numbers(count: int, start: int = 0) -> bytes:
+    """Return so many different lines, each as long as a line of a log."""
+    return b"".join(b"%060d\n" % i for i in range(start, start + count))
+
+
+def piped(server: Server, reader: str, *options: object, log: Path) -> tuple[bytes, bytes]:
+    """Run `dedupe --name x | reader`; return what the reader printed, and what dedupe said."""
+    command = [*COMMAND, "dedupe", "--url", server.url, "--name", "x", *map(str, options), str(log)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=ENVIRONMENT) as ours:
+        theirs = subprocess.run(["/bin/sh", "-c", reader], stdin=ours.stdout, capture_output=True, check=True)
+        assert ours.stdout is not None
+        assert ours.stderr is not None
+        ours.stdout.close()
+        return theirs.stdout, ours.stderr.read()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A file of 5,000 different lines."""
+    (tmp_path / "log").write_bytes(numbers(5000))
+    return tmp_path / "log"
+
+
+# -- growth
+
+
+def test_it_grows(any_server: Server) -> None:
+    """Without options that say otherwise a filter grows: 50 times its capacity passes whole."""
+    data = numbers(5000)
+    assert printed("dedupe", "--url", any_server.url, "--capacity", 100, data=data) == data
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_each_kind(any_server: Server, kind: Kind) -> None:
+    """A filter of each kind is made for a name, and taken as it is by the next run."""
+    own = ("--window", "1h") if kind is Kind.ROTATING else ()
+    command = ("dedupe", "--url", any_server.url, "--name", "x")
+    assert printed(*command, "--kind", kind.value, *own, data=b"a\nb\na\n") == b"a\nb\n"
+    assert printed(*command, data=b"b\nc\n") == b"c\n"
+    with any_server.client() as client:
+        assert getattr(bloomredis, CLASSES[kind]).open(client, "x").contains("c")
+
+
+def test_a_window_alone_means_a_filter_that_rotates(any_server: Server) -> None:
+    """--window needs no --kind; another window of a stored filter is refused, in one line."""
+    command = ("dedupe", "--url", any_server.url, "--name", "x", "--window")
+    assert printed(*command, "1h", data=b"a\n") == b"a\n"
+    done = run_command(*command, "2h", data=b"a\n")
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+    assert b"--window 3600.0, not 7200.0" in done.stderr
+
+
+def test_a_bitmap_of_another_system(any_server: Server) -> None:
+    """--layout shares the lines seen with programs of another system."""
+    with any_server.client() as client:
+        bloomredis.BloomFilter(client, "x", layout=bloomredis.compat.go_zero(20_000)).add("a")
+    command = ("dedupe", "--url", any_server.url, "--name", "x", "--layout", "go_zero:20000")
+    assert printed(*command, data=b"a\nb\n") == b"b\n"
+
+
+# -- warnings
+
+
+def test_a_warning_comes_while_it_runs(any_server: Server) -> None:
+    """The input is still open when a filter of fixed size passes its capacity, and the reason is told."""
+    with started("dedupe", "--url", any_server.url, *FIXED) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        answer(process, numbers(100))
+        assert not select.select([process.stderr], [], [], 0.3)[0]
+        answer(process, numbers(1, start=100))
+        assert select.select([process.stderr], [], [], 60)[0], "no warning in a minute"
+        assert b"made for 100 items and holds 101" in os.read(process.stderr.fileno(), 1000)
+
+
+def test_the_right_capacity(any_server: Server, log: Path) -> None:
+    """The advice of the first warning is enough, and not much too much."""
+    done = run_command("dedupe", "--url", any_server.url, *FIXED, log)
+    first, *_ = done.stderr.decode().splitlines()
+    capacity = int(first.partition("--capacity ")[2].partition(";")[0])
+    assert 5000 <= capacity <= 7000
+    again = run_command("dedupe", "--url", any_server.url, "--kind", "fixed", "--capacity", capacity, log)
+    assert (again.stdout, again.stderr) == (log.read_bytes(), b"")
+
+
+def test_a_shared_filter_that_was_full_before(any_server: Server) -> None:
+    """What others have added counts: the warning comes before the first line."""
+    with any_server.client() as client:
+        full = bloomredis.BloomFilter(client, "x", capacity=100, error_rate=0.01)
+        for start in range(0, 300, 100):
+            full.add_many(range(start, start + 100))
+    done = run_command("dedupe", "--url", any_server.url, "--name", "x")
+    assert b"made for 100 items and holds" in done.stderr
+
+
+# -- readers that go away
+
+
+def test_head_leaves_one_line_at_most(any_server: Server, log: Path) -> None:
+    """`dedupe --name x | head -1` twice: of all lines at most the two in the pipes are missing."""
+    parts = [piped(any_server, "head -1", log=log)[0] for _ in range(2)]
+    assert [part.count(b"\n") for part in parts] == [1, 1]
+    rest = printed("dedupe", "--url", any_server.url, "--name", "x", log)
+    assert len(rest.splitlines()) >= 5000 - 2 - 2
+    assert not set(rest.splitlines()) & set(b"".join(parts).splitlines())
+
+
+def test_what_the_reader_left_is_counted(any_server: Server, log: Path) -> None:
+    """Lines that are marked and were not read are told of, and these are all that are missing."""
+    reader = "dd bs=61 count=40 iflag=fullblock 2>/dev/null"  # reads its lines and not a byte more
+    taken, said = piped(any_server, reader, log=log)
+    rest = printed("dedupe", "--url", any_server.url, "--name", "x", log)
+    told = int(said.split(b" line")[0].split()[-1]) if said else 0
+    assert len(taken.splitlines()) == 40
+    assert len(taken.splitlines()) + told + len(rest.splitlines()) == 5000
+    assert told <= 40
+
+
+def test_a_filter_that_counts_gives_back(any_server: Server, log: Path) -> None:
+    """With --kind counting what was not read is new to the next run, and nothing is missing."""
+    reader = "dd bs=61 count=40 iflag=fullblock 2>/dev/null"
+    taken, said = piped(any_server, reader, "--kind", "counting", log=log)
+    rest = printed("dedupe", "--url", any_server.url, "--name", "x", log)
+    assert (sorted((taken + rest).splitlines()), said) == (log.read_bytes().splitlines(), b"")
+
+
+def test_a_slow_reader_gets_everything(any_server: Server, log: Path) -> None:
+    """A reader that sleeps is waited for, and nothing is told."""
+    taken, said = piped(any_server, "sleep 0.5; cat", log=log)
+    assert (taken, said) == (log.read_bytes(), b"")
+
+
+def test_a_full_disk(any_server: Server, log: Path) -> None:
+    """What a full disk refuses is told: exit status 2, and the next run prints the rest."""
+    command = [*COMMAND, "dedupe", "--url", any_server.url, "--name", "x", str(log)]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False)
+    assert done.returncode == 2
+    assert b"1 line is marked as seen in 'x'" in done.stderr
+    assert b"No space left" in done.stderr
+    assert len(printed("dedupe", "--url", any_server.url, "--name", "x", log).splitlines()) == 4999
+
+
+def test_a_server_that_dies(any_server: Server, log: Path) -> None:
+    """The message is about lines, not about tokens."""
+    with started("dedupe", "--url", any_server.url, "--name", "x") as process:
+        assert answer(process, b"a\n") == b"a\n"
+        with any_server.client() as client:
+            client.config_set("maxclients", 1)
+            client.client_kill_filter(_type="normal", skipme=True)
+            _, said = process.communicate(b"b\n", timeout=60)
+            client.config_set("maxclients", 1000)
+    assert process.returncode == 3
+    assert b"may be marked as seen and were not printed" in said
+    assert b"token" not in said
+
+
+# -- columns
+
+
+def test_missing_columns(any_server: Server) -> None:
+    """Lines without the field pass by default, can be dropped, or end the run after those before them."""
+    command = ("dedupe", "--url", any_server.url, "--field", 2)
+    data = b"a\nb x\na\nd x\ne y\n"
+    assert printed(*command, data=data) == b"a\nb x\na\ne y\n"
+    assert printed(*command, "--missing", "drop", data=data) == b"b x\ne y\n"
+    done = run_command(*command, "--missing", "error", data=b"b x\nd\nc y\n")
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"b x\n", 1)
+    assert b"line 2 has no field 2" in done.stderr
+
+
+def test_missing_columns_in_a_shared_filter(any_server: Server) -> None:
+    """They keep their places among the others, and are never marked."""
+    command = ("dedupe", "--url", any_server.url, "--name", "x", "--field", 2)
+    assert printed(*command, data=b"a\nb x\na\nd x\ne y\n") == b"a\nb x\na\ne y\n"
+    assert printed(*command, data=b"a\nb x\nf z\n") == b"a\nf z\n"
+
+
+def test_totals_as_json(any_server: Server) -> None:
+    """--json prints the totals as one object."""
+    done = printed("dedupe", "--url", any_server.url, "--json", data=b"a\nb\na\n")
+    assert json.loads(done) == {"read": 3, "new": 2}
+
+
+# -- private filters on somebody's server
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_killed_run_leaves_nothing_for_ever(any_server: Server, kind: Kind) -> None:
+    """After kill -9 each key of a filter without a name expires, within some two hours."""
+    own = ("--window", "1h") if kind is Kind.ROTATING else ()
+    with started("dedupe", "--url", any_server.url, "--kind", kind.value, *own) as process:
+        assert answer(process, b"a\n") == b"a\n"
+    with any_server.client() as client:
+        times = [client.pttl(key) for key in client.scan_iter()]
+    assert times
+    assert all(0 < time <= 2 * renewal.SECONDS * 1000 for time in times)
+
+
+def test_its_life_is_renewed(any_server: Server) -> None:
+    """A run that is longer than the time to live keeps its filter."""
+    with any_server.client() as client:
+        made = bloomredis.ScalingBloomFilter(client, "x", capacity=100, error_rate=0.01)
+        with renewal.renewed(made, 0.6):
+            made.add("a")
+            started = time.monotonic()
+            wait_until("twice its life", lambda: time.monotonic() > started + 1.2)
+            assert made.contains("a")
+        wait_until("it has expired", lambda: not client.exists("x"))

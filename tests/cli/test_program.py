@@ -1,0 +1,55 @@
+"""The program as a whole: its version, its help, its shell completion, and `python -m bloomredis`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import ENVIRONMENT, printed, run_command
+
+
+def test_version() -> None:
+    """--version prints the installed version."""
+    assert printed("--version") == f"bloomredis {version('bloomredis')}\n".encode()
+
+
+@pytest.mark.parametrize("module", ["bloomredis", "bloomredis.cli"])
+def test_python_m(module: str) -> None:
+    """`python -m bloomredis` is the program."""
+    command = [sys.executable, "-m", module, "dedupe"]
+    done = subprocess.run(command, input=b"a\na\nb\n", capture_output=True, env=ENVIRONMENT, check=True)
+    assert (done.stdout, done.stderr) == (b"a\nb\n", b"")
+
+
+def test_demo_by_python_m() -> None:
+    """The demo's worker processes start under `python -m bloomredis` too."""
+    command = [sys.executable, "-m", "bloomredis", "demo", "--events", "1000", "--workers", "2"]
+    done = subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=True)
+    assert b"processed twice" in done.stdout
+
+
+def test_completion(tmp_path: Path) -> None:
+    """--install-completion writes what the shell needs into its start-up files."""
+    program = (
+        "import sys; sys.argv = ['bloomredis', '--install-completion', 'bash']\n"
+        "from bloomredis.cli import main; main()"
+    )
+    environment = ENVIRONMENT | {
+        "HOME": str(tmp_path),
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+    }
+    subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+    assert "bloomredis" in (tmp_path / ".bashrc").read_text()
+
+
+COMMANDS = ["dedupe", "create", "add", "check", "info", "delete", "plan", "doctor", "demo"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(command: str) -> None:
+    """Every command has its help."""
+    assert b"Usage" in run_command(command, "--help").stdout
