@@ -28,6 +28,7 @@ from tests.history.plans import Plan
 from tests.history.seats import Seat
 from tests.history.working import PATIENCE, CountingWorker, Hand, ItemWorker, Worker
 from tests.support.background import Child, started
+from tests.support.holes import open_holes
 
 THREADS: Final = 3
 TASKS: Final = 6
@@ -68,6 +69,7 @@ def serve(pipe: Any, number: int, links: Links, holes: Sequence[str]) -> None:
     """Run the rounds whose plans come out of a pipe, and send back what was recorded."""
     logging.getLogger("bloomredis").setLevel(logging.ERROR)  # losses are planned
     "imported".encode("idna")  # by every socket, under a lock that no child may find taken
+    open_holes(holes)
     for plan in iter(pipe.recv, None):
         try:
             pipe.send(Process(plan, f"p{number}", links, number).run())
