@@ -1,7 +1,7 @@
 """The layout of the Java `RedisBloomFilter` over Spring's RedisTemplate and Lua.
 
 It hashes the UTF-16 code units of a String, so its items are text only.  CityHash64 comes from the library
-cityhash: `pip install 'bloomredis[redis_template]'`.
+cityhash: `pip install 'bloomredis[redis-template]'`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _city_hash() -> Callable[[bytes], int]:
         from cityhash import CityHash64  # noqa: PLC0415 - only this layout needs it
     except ImportError as error:
         raise ImportError(
-            "redis_template needs CityHash64: pip install 'bloomredis[redis_template]'"
+            "redis_template needs CityHash64: pip install 'bloomredis[redis-template]'"
         ) from error
     return cast("Callable[[bytes], int]", CityHash64)
 
