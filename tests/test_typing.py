@@ -38,7 +38,7 @@ def marked(checker: str) -> Iterator[Finding]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The programs without their marks, and the examples of the README, in a project of their own."""
+    """The programs without their marks, and the examples of the pages, in a project of their own."""
     for program in PROGRAMS.glob("*.py"):
         (tmp_path / program.name).write_text(MARK.sub("", program.read_text()))
     for number, example in enumerate(examples()):
@@ -54,7 +54,9 @@ def pyright(folder: Path) -> Iterator[Finding]:
     report = json.loads(done.stdout)
     assert report["summary"]["filesAnalyzed"] == len(list(folder.glob("*.py"))), done.stderr
     for each in report["generalDiagnostics"]:
-        yield Path(each["file"]).name, each["range"]["start"]["line"] + 1, each.get("rule", each["message"])
+        file, rule = Path(each["file"]).name, each.get("rule", each["message"])
+        if not (file.startswith("example") and rule.startswith("reportUnknown")):  # redis-py's own types
+            yield file, each["range"]["start"]["line"] + 1, rule
 
 
 def mypy(folder: Path) -> Iterator[Finding]:
@@ -102,7 +104,7 @@ def test_programs_use_all_that_is_public(module: ModuleType, programs: list[str]
     assert set(verbs(module)) - used == set()
 
 
-def test_the_readme_has_examples() -> None:
+def test_the_pages_have_examples() -> None:
     """They are found, and are programs of this library."""
-    assert len(examples()) >= 6
+    assert len(examples()) >= 30
     assert all("bloomredis" in example for example in examples())

@@ -1,4 +1,4 @@
-"""Chart for the README: items a second of this library and its peers, for the main workloads."""
+"""Chart for the README and the page on speed: items a second of this library and its peers, by workload."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 It hashes the UTF-16 code units of a String, so its items are text only.  Its calls take a key each, which is
 `seen.at(key)` here.  CityHash64 comes from the library
-cityhash: `pip install 'bloomredis[redis_template]'`.
+cityhash: `pip install 'bloomredis[redis-template]'`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _city_hash() -> Callable[[bytes], int]:
         from cityhash import CityHash64  # noqa: PLC0415 - only this layout needs it
     except ImportError as error:
         raise ImportError(
-            "redis_template needs CityHash64: pip install 'bloomredis[redis_template]'"
+            "redis_template needs CityHash64: pip install 'bloomredis[redis-template]'"
         ) from error
     return cast("Callable[[bytes], int]", CityHash64)
 

@@ -75,7 +75,7 @@ _TEXTS: Final = {
 _ADVICE: Final = {
     "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter",
     "READONLY": "it is a read-only replica: connect to the primary (after a failover, reconnect)",
-    "NOPERM": "the user lacks a permission: the README lists the ACL rule that suffices",
+    "NOPERM": "the user lacks a permission: docs/rights.md has the ACL rule that suffices",
     "NOAUTH": "it wants a user name and password: give them to the client, or put them into its URL",
     "MISCONF": "it cannot save its data to disk and refuses writes: see its log, free disk space",
     "NOREPLICAS": "it has fewer replicas than its min-replicas-to-write: bring the replicas back",

@@ -262,8 +262,8 @@ def test_the_state_of_a_filter(server: Server) -> None:
     assert re.search("'bad' expires in (99|100) seconds", said(look(server.url, "bad"), WARNING))
 
 
-def test_rights_are_those_of_the_readme() -> None:
-    """The doctor tries every command of the README's rule, and no other."""
+def test_rights_are_the_documented_ones() -> None:
+    """The doctor tries every command of the documented rule, and no other."""
     allowed = {rule[1:] for rule in acl_rule() if rule.startswith("+")}
     assert set(NEEDED) | {"eval", "evalsha"} == allowed
 
@@ -295,7 +295,7 @@ def test_keys_that_a_user_may_not_use(server: Server, more: tuple[str, ...], pat
         assert not said(look(url), CRITICAL)
 
 
-def test_a_user_with_just_the_rights_of_the_readme(server: Server) -> None:
+def test_a_user_with_just_the_documented_rights(server: Server) -> None:
     """Nothing is wrong, and it is said what could not be checked."""
     with server.client() as client:
         BloomFilter(client, "seen", capacity=1000, error_rate=0.01).add("a")

@@ -109,7 +109,7 @@ def test_the_extra_is_named_where_cityhash_is_missing(monkeypatch: pytest.Monkey
     """Without the library the factory says which extra to install."""
     sys.modules[RedisTemplate.__module__]._city_hash.cache_clear()
     monkeypatch.setitem(sys.modules, "cityhash", None)
-    with pytest.raises(ImportError, match=r"pip install 'bloomredis\[redis_template\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'bloomredis\[redis-template\]'"):
         compat.redis_template(10, 0.1)
 
 

@@ -38,7 +38,7 @@ NEEDED: Final = {
     "time": "",
     "wait": "0 0",
 }
-"""Commands of the README's ACL rule, with arguments that change nothing."""
+"""Commands of the ACL rule in docs/rights.md, with arguments that change nothing."""
 
 _ANYWHERE: Final = "bloomredis:doctor"
 _DENIED: Final = {

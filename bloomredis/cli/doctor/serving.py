@@ -13,7 +13,7 @@ SLOW: Final = 0.005  # seconds
 OLDEST_TESTED: Final = (6, 2)
 OLDEST_WORKING: Final = (5, 0)
 
-_README: Final = "the ACL rule in bloomredis's README suffices"
+_RULE: Final = "the ACL rule in bloomredis's docs/rights.md suffices"
 ONLY_FOR: Final = {
     "bitcount": "info() and approximate_count()",
     "bitop": "load()",
@@ -76,7 +76,7 @@ def lua(facts: Facts) -> Findings:
     if facts.lua_error is not None:
         seen = f"a script is refused; {facts.lua_error}"
         why = "every call of a filter is a script"
-        yield Finding(Severity.CRITICAL, seen, why, f"allow EVAL and EVALSHA: {_README}")
+        yield Finding(Severity.CRITICAL, seen, why, f"allow EVAL and EVALSHA: {_RULE}")
     elif not facts.has_struct:
         seen, why = "scripts lack the library struct", "they unpack numbers in Lua itself, which is slower"
         yield Finding(Severity.NOTE, seen, why, "use Redis or Valkey itself")
@@ -95,7 +95,7 @@ def rights(facts: Facts) -> Findings:
                 Severity.WARNING if limited else Severity.CRITICAL,
                 f"this user may not run {', '.join(missing)}",
                 f"{refused} will be refused (NOPERM)",
-                f"ACL SETUSER {user} {' '.join(f'+{command}' for command in missing)}; {_README}",
+                f"ACL SETUSER {user} {' '.join(f'+{command}' for command in missing)}; {_RULE}",
             )
     if found.keys is not None:
         prefix = auxiliary_prefix(str(facts.name).encode()).decode()
@@ -103,7 +103,7 @@ def rights(facts: Facts) -> Findings:
             Severity.CRITICAL,
             f"this user may not use all keys of {facts.name!r}; {found.keys}",
             "calls will be refused (NOPERM); receipts and claims are keys of their own",
-            f"ACL SETUSER {user} ~{facts.name} ~{prefix}*; {_README}",
+            f"ACL SETUSER {user} ~{facts.name} ~{prefix}*; {_RULE}",
         )
 
 

