@@ -36,7 +36,7 @@ class RecordTable(RecordServers):
         self._shards: dict[int, StoredShard] = {}
         self._table: list[bytes] = []
         self._until = 0.0  # it expires, by the clock of this process; 0 for never
-        self._looked = 0.0  # when the record was read, by that clock
+        self._looked = 0.0  # when the record was asked for, by that clock
         self.record: ShardRecord | None = None
         super().__init__(name, **parameters)
 
@@ -51,9 +51,10 @@ class RecordTable(RecordServers):
         for shard in list(self._shards.values()):
             shard.reset()
 
-    def _note(self, ttl: int) -> None:
-        self._looked = time.monotonic()
-        self._until = self._looked + ttl / 1000 if ttl >= 0 else 0.0
+    def _note(self, ttl: int, asked: float) -> None:
+        """Note when the record was asked for: what came late may be old by now."""
+        self._looked = asked
+        self._until = time.monotonic() + ttl / 1000 if ttl >= 0 else 0.0
 
     @property
     def known(self) -> ShardRecord:
@@ -97,6 +98,7 @@ class RecordTable(RecordServers):
             b"1" if lasts else b"",
         ]
         wait = self.wait if generation else None
+        asked = time.monotonic()
         try:
             text, ttl = yield from self._on(0, call(_RECORD, [self.key], arguments, wait))
         except Refusal as refusal:
@@ -104,7 +106,7 @@ class RecordTable(RecordServers):
         else:
             entry = unhex(text)
             self._table[number] = b"" if entry == NO_GENERATION else entry
-            self._note(ttl)
+            self._note(ttl, asked)
             return self._table[number]
         yield from self._recover(refused, handle)
         raise LayoutChanged

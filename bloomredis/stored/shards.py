@@ -85,7 +85,7 @@ class StoredShards(RecordTable):
         if self.record is not None and _spread(self.record) != _spread(found.record):
             self._shards = {}  # they have other keys
         self.record, self._table = found.record, found.table
-        self._note(found.ttl)
+        self._note(found.ttl, found.asked)
         return self.remember(found.record.head.identity, planning.stored(found.record.head))
 
     # -- the record as a whole
@@ -222,7 +222,7 @@ class StoredShards(RecordTable):
         for place in range(1, self.servers):
             yield from self._on(place, send(("PEXPIRE", self.key, ttl)))
         yield from self._on(0, super().expire(ttl))
-        self._note(ttl)
+        self._note(ttl, self._looked)
         yield from self._expire_shards(ttl, done)
 
     def _expire_shards(self, ttl: int, done: set[int]) -> Op[set[int]]:
