@@ -160,6 +160,8 @@ class StoredShards(RecordTable):
             last = found.record if found else self._planned or self.record
             if last is None:
                 return None, False
+            if found is None and state != shard_record.DELETED:  # as in `_find_record`: copies come first
+                yield from self._copies(last, is_new=True)
             new = replace(_renewed(last), state=state)
             now = yield from self._ask(0, new, found.record.head.identity if found else b"")
             if now.record.head.generation == new.head.generation:

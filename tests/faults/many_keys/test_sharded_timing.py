@@ -1,7 +1,8 @@
-"""Sharded filters: what a late reply says."""
+"""Sharded filters: what others see in the midst of a call, and what a late reply says."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,8 +10,20 @@ import redis
 
 from bloomredis import FilterLostError, ShardedBloomFilter
 from tests.support.clock import Clock
-from tests.support.dying import MortalClient
+from tests.support.dying import Died, MortalClient
+from tests.support.servers import Server, binaries, running
 from tests.support.sharding import OPTIONS
+
+
+@pytest.mark.parametrize("commands", range(3))
+def test_who_comes_while_clear_makes_the_filter_misses_nothing(any_server: Server, commands: int) -> None:
+    """Where there was no filter, its record is written when the other servers have their copies."""
+    with running(binaries()["valkey-9"]) as second:
+        mortal: Any = MortalClient(second.client(), commands)
+        with suppress(Died):
+            ShardedBloomFilter([any_server.client(), mortal], "made", **OPTIONS).clear()
+        f = ShardedBloomFilter([any_server.client(), second.client()], "made", **OPTIONS)
+        assert f.add("x") is True
 
 
 def test_a_late_look_at_the_record_is_an_old_one(any_client: redis.Redis, clock: Clock) -> None:
