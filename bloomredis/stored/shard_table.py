@@ -117,14 +117,14 @@ class RecordTable(RecordServers):
 
     def is_look_due(self) -> bool:
         """True if the record was not read in the last second."""
-        return not 0 <= time.monotonic() - self._looked < LOOK_SECONDS
+        return not 0 <= time.monotonic() - max(self._looked, self.under_way.looked) < LOOK_SECONDS
 
     def look(self) -> Op[None]:
         """Look whether the record is still the same, and open it anew if not; a loss is noticed.
 
         A record that cannot be read is looked at again in a second: its server may be away.
         """
-        self._looked = time.monotonic()
+        self.under_way.looked = time.monotonic()
         with suppress(ConnectionFailedError, ServerRefusedError, LayoutChanged):
             yield from self.recorded(0)
 

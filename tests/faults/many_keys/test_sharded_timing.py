@@ -1,7 +1,8 @@
-"""Sharded filters: what others see in the midst of a call, and what a late reply says."""
+"""Sharded filters: others who come in the midst of a call, late replies, and forks."""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -51,3 +52,33 @@ class Late(MortalClient):
 
     def _live(self) -> None:
         self._clock.advance(self.seconds)
+
+
+def test_a_forked_child_looks_at_the_record_itself(any_client: redis.Redis, clock: Clock) -> None:
+    """A look of its parent that was under way does not tell the child anything."""
+    client: Any = Forking(any_client)
+    f = ShardedBloomFilter(client, "seen", **OPTIONS)
+    f.add("x")
+    clock.advance(1)
+    operations: Any = f._operations
+    client.stored = operations.stored
+    f.add("x")
+    assert client.child_looks is True
+    assert not client.stored.is_look_due()
+
+
+class Forking(MortalClient):
+    """A client that lets a process be forked in the midst of a round trip."""
+
+    stored: Any = None
+    child_looks: bool | None = None
+
+    def __init__(self, client: redis.Redis) -> None:
+        super().__init__(client, -1)
+
+    def _live(self) -> None:
+        if self.stored is not None and self.child_looks is None:
+            pid = os.fork()
+            if pid == 0:
+                os._exit(self.stored.is_look_due())
+            self.child_looks = bool(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
