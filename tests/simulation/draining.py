@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tests.simulation.actions import Action
 from tests.simulation.history import Violation
-from tests.simulation.stage import Action, Stage
+from tests.simulation.stage import Stage
 
 _MOST_ROUNDS: Final = 2000
 

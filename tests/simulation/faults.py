@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import redis
 
+from tests.simulation.actions import Action
 from tests.simulation.forking import Forked, after_fork
 from tests.simulation.network import Exchange, error_of
 from tests.simulation.outcomes import SoftTimeLimit
 from tests.simulation.processes import Owner, Process
-from tests.simulation.stage import ACTIONS, Action, Stage
+from tests.simulation.stage import ACTIONS, Stage
 from tests.simulation.world import World
 
 WORDS: Final = ("READONLY", "NOREPLICAS", "MISCONF", "NOPERM", "OOM")

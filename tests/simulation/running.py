@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tests.simulation import ending, kinds, schedule
+from tests.simulation.actions import Action, Scenario
 from tests.simulation.environment import Environment
 from tests.simulation.history import Violation
 from tests.simulation.many import ending as many_ending
@@ -16,7 +17,7 @@ from tests.simulation.many import kinds as many_kinds
 from tests.simulation.many import schedule as many_schedule
 from tests.simulation.many.world import ManyWorld
 from tests.simulation.server import Server
-from tests.simulation.stage import Action, Scenario, Stage
+from tests.simulation.stage import Stage
 from tests.simulation.world import World
 
 STEPS: Final = 200

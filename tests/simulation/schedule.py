@@ -6,10 +6,10 @@ import random
 from collections.abc import Collection
 from typing import Any, Final
 
+from tests.simulation.actions import Action, Scenario
 from tests.simulation.faults import FAULTS, late
 from tests.simulation.kinds import ADDING, CLAIMING, ITEMS, KINDS, Kind
 from tests.simulation.processes import Setup
-from tests.simulation.stage import Action, Scenario
 from tests.simulation.world import World
 
 MOST_CALLS: Final = 6

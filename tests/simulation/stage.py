@@ -8,43 +8,16 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from tests.simulation.actions import Action, Scenario
 from tests.simulation.database import ServerError
 from tests.simulation.environment import Environment
 from tests.simulation.loop import Client, Loop
 from tests.simulation.network import KNOWN_SCRIPTS, Exchange, Message, Network, error_of, verb_of
 from tests.simulation.processes import Call, Owner, Process, Setup, parted, unpacked
 from tests.simulation.server import Server
-
-
-class Action(NamedTuple):
-    """Something that happens in a world."""
-
-    name: str
-    args: tuple[Any, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.args))})"
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """What a run begins with.
-
-    :ivar faults: those that may happen.
-    :ivar calls: those that are made.
-    :ivar is_warm: whether the server knows the scripts.
-    """
-
-    kind: str
-    options: tuple[tuple[str, Any], ...]
-    processes: tuple[Setup, ...]
-    faults: frozenset[str]
-    calls: frozenset[str]
-    is_warm: bool = False
 
 
 class Stage(ABC):

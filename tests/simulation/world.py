@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tests.simulation import outcomes
+from tests.simulation.actions import Action, Scenario
 from tests.simulation.calls import begin
 from tests.simulation.claim_rules import ClaimRules
 from tests.simulation.database import Snapshot
@@ -17,7 +18,7 @@ from tests.simulation.network import Exchange, Message
 from tests.simulation.processes import Call, Owner
 from tests.simulation.rules import Rules
 from tests.simulation.server import Server
-from tests.simulation.stage import Action, Scenario, Stage
+from tests.simulation.stage import Stage
 
 OLDER_STATES: Final = 8
 """Writes that a rollback may lose."""

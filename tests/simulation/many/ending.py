@@ -24,7 +24,7 @@ def finish(world: ManyWorld) -> None:
     world.away_until = 0.0
     drain(world)
     world.begin_process(_LAST)
-    for number, (record, owner) in enumerate(world.may_ask()):
+    for number, (record, owner) in enumerate(world.debts.all(world.watch.now())):
         own = world.owners.get(owner.name) is owner
         if own or record.token:
             asked = owner.name if own else "end.a"
@@ -39,7 +39,7 @@ def finish(world: ManyWorld) -> None:
     call(world, "delete", "end.a", "delete", (), None)
     del world.records[known:]
     world.records += last
-    world.excuse()
+    world.looks.excuse(world.records)
     history = History(world.plan, world.records, losses, present, left=list(_left(world)))
     for told in _told(history, world):
         what, _, _ = told.partition(":")

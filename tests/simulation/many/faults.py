@@ -6,10 +6,11 @@ import random
 from typing import Any, Final, cast
 
 from tests.simulation import faults
+from tests.simulation.actions import Action
 from tests.simulation.faults import Draw
 from tests.simulation.many.kinds import SHARDS
 from tests.simulation.many.world import ManyWorld
-from tests.simulation.stage import ACTIONS, Action, Stage
+from tests.simulation.stage import ACTIONS, Stage
 
 
 def evict_record(world: ManyWorld) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Collection
 from typing import Final
 
 from tests.history.calls import Call as Record
+from tests.simulation.actions import Action, Scenario
 from tests.simulation.faults import late
 from tests.simulation.many.faults import FAULTS
 from tests.simulation.many.kinds import ITEMS, NAMES
 from tests.simulation.many.world import ManyWorld
 from tests.simulation.processes import Owner, Setup
 from tests.simulation.schedule import MOST_CALLS
-from tests.simulation.stage import Action, Scenario
 
 ADDING: Final = {"add": 10.0, "add_many": 2.0, "contains": 4.0}
 CLAIMING: Final = {"claim": 6.0, "claim_many": 1.0, "commit": 5.0, "release": 1.5, "extend": 1.0}
@@ -90,7 +90,7 @@ class Drawing:
             return Action(
                 "start", (ref, rng.choice(list(world.told)), rng.choice(verbs or ["reserve"]), (), None)
             )
-        if rng.random() < 0.3 and (owed := world.may_ask()):
+        if rng.random() < 0.3 and (owed := world.debts.all(world.watch.now())):
             return self._again(ref, owed)
         verb = rng.choices(self._verbs, self._verb_weights)[0]
         running = [call.requests[0].verb for call in world.calls.values()]

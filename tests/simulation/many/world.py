@@ -14,20 +14,21 @@ from tests.history import seats
 from tests.history.calls import Ask
 from tests.history.calls import Call as Record
 from tests.history.plans import Kind
+from tests.simulation.actions import Scenario
 from tests.simulation.entries import prepared_add
 from tests.simulation.environment import Environment
+from tests.simulation.many.debts import Debts
 from tests.simulation.many.kinds import KEY, KINDS, NAMES, STRAY_SECONDS, SimulatedPlan
-from tests.simulation.many.watch import SLOW, Watch
-from tests.simulation.network import Exchange, verb_of
+from tests.simulation.many.looks import Looks, called
+from tests.simulation.many.watch import Watch
+from tests.simulation.network import Exchange
 from tests.simulation.outcomes import SoftTimeLimit
 from tests.simulation.processes import Call, Owner
 from tests.simulation.server import Server
-from tests.simulation.stage import Scenario, Stage
+from tests.simulation.stage import Stage
 
-LEASE: Final = 1.0
 EXTENDED: Final = 3.0
-ASKED_AGAIN_SECONDS: Final = 100.0
-"""How long after a call its caller may ask for its answer."""
+"""Seconds for which a claim is extended."""
 
 _GONE: Final = (SoftTimeLimit, GeneratorExit)
 _DEEDS: Final = ("commit", "release", "extend")
@@ -51,8 +52,6 @@ class ManyWorld(Stage):
     """The state of a run.
 
     :ivar records: all calls.
-    :ivar owed: those without an answer, by their names.
-    :ivar handed: objects with the items that they must not be asked about: others have the tokens.
     :ivar told: names of objects that were told of a loss, and have not dealt with it.
     :ivar away_until: when the last server is back, by the clients' clock.
     """
@@ -69,15 +68,13 @@ class ManyWorld(Stage):
         )
         self.watch = Watch(name, [server.data for server in self.servers])
         self.records: list[Record] = []
-        self.owed: dict[str, tuple[Record, Owner]] = {}
-        self.handed: set[tuple[str, str]] = set()
+        self.debts = Debts(self.records)
+        self.looks = Looks(self.watch)
         self.held: dict[str, Held] = {}
         self.told: dict[str, None] = {}
         self.away_until = 0.0
         self._cancelled: list[tuple[Record, Owner]] = []
         self._asked: dict[str, tuple[Ask, list[Record]]] = {}
-        self._looks: dict[str, tuple[Exchange, float]] = {}
-        self._late: list[tuple[str, float, float, float]] = []
         for setup in scenario.processes:
             self.begin_process(setup)
 
@@ -94,12 +91,13 @@ class ManyWorld(Stage):
 
     def disturbed(self, what: str) -> None:
         if what == "jump":
-            self.owed.clear()
+            self.debts.forget()
 
     def notice(self, why: str) -> None:
         self.watch.look(why)
         self.drop_old()
-        self._note_looks()
+        if self.plan.kind == "sharded":
+            self.looks.note(self.network.exchanges.values())
         self._go_on_with_cancelled()
 
     def executed(self, exchange: Exchange, verb: str, reply: Any) -> None:
@@ -126,38 +124,6 @@ class ManyWorld(Stage):
             record.end = self.watch.now()
         self._cancelled = [each for each in self._cancelled if id(each[1]) in busy]
 
-    # -- looks at the record of a sharded filter
-
-    def _note_looks(self) -> None:
-        """Note whose look at the record came too late: all calls beside it may be about what was lost."""
-        if self.kind.name != "sharded":
-            return
-        now = self.watch.now()
-        for ref, exchange in self.network.exchanges.items():
-            if ref not in self._looks and self._known(exchange) is not None:
-                self._looks[ref] = exchange, now
-        for ref, (exchange, sent) in list(self._looks.items()):
-            if self.network.exchanges.get(ref) is exchange:
-                continue
-            del self._looks[ref]
-            ended = self.watch.ended.get(self._known(exchange) or b"")
-            if ended is not None:
-                self._late.append((self._owner(exchange.owner), sent, now, ended))
-
-    @staticmethod
-    def _known(exchange: Exchange) -> bytes | None:
-        """Return the generation that a look at the record knows."""
-        looks = (each for each in exchange.commands if verb_of(each) == "record_shard")
-        return next((bytes(each[4][40:48]) for each in looks), None)
-
-    def excuse(self) -> None:
-        """Note of each call beside a late look that it may be about what was lost."""
-        for owner, begun, end, since in self._late:
-            until = max(end, self.watch.later(begun, SLOW))
-            for record in self.records:
-                if record.owner == owner and record.start <= until and record.end >= begun:
-                    record.since = min(since, record.start if record.since is None else record.since)
-
     # -- calls
 
     def start(self, ref: str, name: str, verb: str, items: Sequence[int], other: str | None) -> None:
@@ -168,7 +134,8 @@ class ManyWorld(Stage):
         owner = self.owners.get(name)
         if owner is None or ref in self.calls:
             return
-        ask = self._deed(verb, owner, other) if verb in _DEEDS else self._ask(verb, owner, items, other)
+        names = [NAMES[item] for item in items]
+        ask = self._deed(verb, owner, other) if verb in _DEEDS else self.debts.ask(verb, owner, names, other)
         if ask is None:
             return
         records = self._begun(ref, owner, ask)
@@ -193,48 +160,6 @@ class ManyWorld(Stage):
         self.tasks[call.task] = call
         loop.run()
 
-    def _ask(self, verb: str, owner: Owner, items: Sequence[int], other: str | None) -> Ask | None:
-        names = [NAMES[item] for item in items]
-        if verb.startswith("add") and self.handed.intersection((self._owner(owner), name) for name in names):
-            return None
-        if other is None:
-            return Ask(verb, names, self._remembered(owner, names) if "add" in verb else (), lease=LEASE)
-        earlier, asker = self.owed.get(other, (None, None))
-        if earlier is None or asker is None:
-            return None
-        alone = asker is owner and len(self._owed_to(owner, names[0])) == 1
-        token = earlier.token if self._is_quiet(earlier) and (not alone or len(self.records) % 2) else None
-        if token is None and not alone:
-            return None
-        del self.owed[other]
-        if asker is not owner:
-            self.handed.add((earlier.owner, earlier.item))
-        return Ask(verb, names, (earlier,), token=token, lease=LEASE)
-
-    def _owed_to(self, owner: Owner, item: str) -> list[Record]:
-        return [each for each, asker in self.owed.values() if asker is owner and each.item == item]
-
-    def _remembered(self, owner: Owner, items: Sequence[str]) -> list[Record | None]:
-        """Return the calls whose answers an object has to give, though it is not asked again for them.
-
-        Of several about an item it is not known which comes first, and nobody asks again for those.
-        """
-        found: list[Record | None] = []
-        for item in items:
-            owed = self._owed_to(owner, item)
-            for each in owed:
-                del self.owed[each.name]
-            found.append(owed[0] if len(owed) == 1 else None)
-        return found
-
-    def _is_quiet(self, call: Record) -> bool:
-        """Return whether no other call of its object may have been answered in its place."""
-        return not any(
-            each.verb == "add" and each.end > call.start and each is not call
-            for each in self.records
-            if (each.owner, each.item) == (call.owner, call.item)
-        )
-
     def _deed(self, verb: str, owner: Owner, other: str | None) -> Ask | None:
         """Return what is to be done with a claim: once an end was asked for, that again."""
         held = self.held.get(other or "")
@@ -250,13 +175,14 @@ class ManyWorld(Stage):
         made = [
             Record(
                 name=f"{ref}/{i}",
-                owner=self._owner(owner),
+                owner=called(owner),
                 verb=ask.verb.removesuffix("_many"),
                 item=item,
                 start=self.watch.now(),
                 earlier=earlier.name if earlier else None,
                 claim=ask.claim[0].name if ask.claim else None,
                 lease=ask.lease,
+                since=self.debts.since(called(owner), item) if ask.verb.startswith("add") else None,
             )
             for i, (item, earlier) in enumerate(
                 zip(ask.items or ("",), ask.earlier or [None] * max(1, len(ask.items)), strict=True)
@@ -264,10 +190,6 @@ class ManyWorld(Stage):
         ]
         self.records += made
         return made
-
-    @staticmethod
-    def _owner(owner: Owner) -> str:
-        return f"{owner.name} of {owner.process.pid}"
 
     def settle(self, call: Call, answer: Any, error: BaseException | None) -> None:
         ask, records = self._asked.pop(call.ref)
@@ -282,14 +204,14 @@ class ManyWorld(Stage):
         for record, one in zip(records, value if isinstance(value, list) else [value], strict=False):
             if record.verb == "claim" and record.answer == "claimed":
                 self.held[record.name] = Held(record, call.owner, one)
-        if call.task is not None and isinstance(error, asyncio.CancelledError):
-            self._cancelled += [(record, call.owner) for record in records]
         for record in records:
-            self._remember(record, call.owner)
+            if call.task is not None and "CancelledError" in record.error:
+                self._cancelled.append((record, call.owner))
+            self._remember(record, call.owner, ask.token)
             if record.state == "lost":
                 self.told[name] = None
 
-    def _remember(self, record: Record, owner: Owner) -> None:
+    def _remember(self, record: Record, owner: Owner, token: str | None) -> None:
         """Remember what is owed, and what became of a claim."""
         held = self.held.get(record.claim or "")
         if held is not None:
@@ -299,20 +221,12 @@ class ManyWorld(Stage):
             if record.state == "not held" or (record.state == "answered" and record.verb != "extend"):
                 del self.held[record.claim or ""]
         elif record.state == "unknown" and record.verb in ("add", "claim"):
-            self.owed[record.name] = record, owner
+            self.debts.add(record, owner, token)
 
     def voided(self, call: Call) -> None:
         _, records = self._asked.pop(call.ref)
         for record in records:
             record.state, record.end, record.error = "unknown", self.watch.now(), "its process died"
-
-    def may_ask(self) -> list[tuple[Record, Owner]]:
-        """Return the calls that may be asked again for, the latest last."""
-        now = self.watch.now()
-        for name, (record, _) in list(self.owed.items()):
-            if now - record.start > ASKED_AGAIN_SECONDS:
-                del self.owed[name]
-        return list(self.owed.values())
 
     def away(self, seconds: float) -> None:
         """Let the last of several servers be away for a while."""
