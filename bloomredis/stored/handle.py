@@ -39,6 +39,7 @@ class UnderWay:
         """Begin with nothing."""
         self.emptied_by = 0  # so many calls
         self.told_by = 0  # the thread that runs `on_lost`, which may use the filter
+        self.looked = 0.0  # when it last began to look at the record of a sharded filter
         renewed_after_fork(self)
 
     def __reduce__(self) -> tuple[Any, ...]:

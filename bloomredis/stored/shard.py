@@ -54,14 +54,17 @@ class StoredShard(StoredFilter):
 
         :param noticed: the caller knows of its loss.
         """
-        find = partial(self._find, noticed=noticed)
-        return self._of.attempt(lambda _: self._open_by(find, self._accept, stands=True))
+        return self._of.attempt(
+            lambda handle: self._open_by(
+                partial(self._find_in, handle, noticed=noticed), self._accept, stands=True
+            )
+        )
 
     def is_absent(self) -> Op[bool]:
         """Return whether the shard has never been made, and so has no item."""
         if self.handle is not None:
             return False
-        return not (yield from self._of.attempt(lambda _: self._is_made()))
+        return not (yield from self._of.attempt(self._is_made))
 
     def found(self) -> Op[Header | None]:
         """Return the header of what is stored, whatever its generation; None if that is no filter."""
@@ -74,25 +77,29 @@ class StoredShard(StoredFilter):
         """Delete the shard if it is this one."""
         yield from self._as_known(_DELETE, [self.key], [doomed.identity])
 
-    def _is_made(self) -> Op[bool]:
+    def _is_made(self, of_handle: Handle) -> Op[bool]:
         """Return whether the shard is recorded, or there though the record fell back to an earlier state."""
         of = self._of
         if of.entry(self._number):
             return True
-        asked = of.recorded(self._number), of.on_its_server(self._number, self._is_there())
+        asked = (
+            of.recorded(self._number, of_handle),
+            of.on_its_server(self._number, self._is_there(of_handle)),
+        )
         return any(unless_failed((yield from gather(asked))))
 
-    def _is_there(self) -> Op[bytes]:
+    def _is_there(self, of_handle: Handle) -> Op[bytes]:
         found = yield from self.found()
-        return found.generation if found is not None and self._of.owns(found) else b""
+        return found.generation if found is not None and _owns(of_handle, found) else b""
 
-    def _find(self, *, noticed: bool = False) -> Op[Header]:
+    def _find_in(self, of_handle: Handle, *, noticed: bool = False) -> Op[Header]:
+        """Find or make the shard of the record that a handle names, whatever others of this object open."""
         of, number, doubted = self._of, self._number, self._doubted
         recorded = of.entry(number)  # before the shard is looked at: what is missing then was lost
         while True:
             makes = noticed or not recorded
-            found = yield from (self._reserved() if makes else self.found())
-            now = yield from of.recorded(number)
+            found = yield from (self._reserved(of_handle) if makes else self.found())
+            now = yield from of.recorded(number, of_handle)
             if doubted is not None and not noticed:  # the record is the same: it is the shard that was lost
                 noticed = True
                 if next(doubted.losses) == 0:
@@ -105,17 +112,17 @@ class StoredShard(StoredFilter):
             elif not makes:
                 of.shard_lost(number)
                 noticed = True
-            elif found is not None and not of.owns(found):
+            elif found is not None and not _owns(of_handle, found):
                 yield from self.drop(found)
             elif found is not None and (yield from self._stays(found, ttl := of.remaining)):
-                recorded = yield from of.record_shard(number, found.generation, now, lasts=not ttl)
+                recorded = yield from of.record_shard(number, of_handle, found.generation, now, lasts=not ttl)
                 if recorded == found.generation:
                     return found
 
-    def _reserved(self) -> Op[Header]:
+    def _reserved(self, of_handle: Handle) -> Op[Header]:
         """Make the shard if there is none, for a moment; return the header of what is there."""
         of = self._of
-        generation = of.known.tag + os.urandom(4)
+        generation = of_handle.generation[:4] + os.urandom(4)
         template = replace(of.known.shard, generation=generation).pack()
         ttl = min(of.remaining or UNRECORDED_MS, UNRECORDED_MS)
         return self.read((yield from self._call(_RESERVE, [template, ttl], self.wait))).header
@@ -138,3 +145,8 @@ class StoredShard(StoredFilter):
         """Notice a loss that was found outside a script."""
         self.handle = None
         self._of.shard_lost(self._number)
+
+
+def _owns(record: Handle, shard: Header) -> bool:
+    """True for a shard of that record, False for one of an earlier record."""
+    return shard.generation[:4] == record.generation[:4]

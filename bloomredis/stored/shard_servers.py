@@ -6,6 +6,7 @@ its own place among the servers.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
@@ -28,11 +29,16 @@ _parameters = attrgetter(*(f"head.{name}" for name in _SHARED), "shards", "seed"
 
 
 class Found(NamedTuple):
-    """A record as it is stored, its table, and its time to live in ms, negative if it does not expire."""
+    """A record as it is stored.
+
+    `ttl` is its time to live in ms, negative if it does not expire, and `asked` when it was asked for, by the
+    monotonic clock.
+    """
 
     record: ShardRecord
     table: list[bytes]
     ttl: int
+    asked: float
 
 
 class RecordServers(StoredFilter):
@@ -67,6 +73,7 @@ class RecordServers(StoredFilter):
         :param new: is written first if the key is free or holds the identity `replaced`.
         """
         arguments: Arguments = [b"" if new is None else replace(new, place=place).pack(), self._ttl, replaced]
+        asked = time.monotonic()
         text, ttl = yield from self._on(
             place, self._call(_RESERVE_RECORD, arguments, None if new is None else self.wait)
         )
@@ -74,7 +81,7 @@ class RecordServers(StoredFilter):
             record, table = shard_record.parse(unhex(text))
         except ValueError as error:
             raise FilterMismatchError(f"{self.name!r} holds no sharded filter: {error}") from None
-        return Found(record, table, ttl)
+        return Found(record, table, ttl, asked)
 
     def _look(self, place: int, like: ShardRecord | None = None) -> Op[Found | None]:
         """Read and check the record or the copy at a place, None if there is none."""

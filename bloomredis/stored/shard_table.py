@@ -14,7 +14,7 @@ from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Arguments
-from bloomredis.stored.handle import LayoutChanged
+from bloomredis.stored.handle import Handle, LayoutChanged
 from bloomredis.stored.header import Header
 from bloomredis.stored.shard import NO_GENERATION, StoredShard
 from bloomredis.stored.shard_record import ShardRecord
@@ -36,7 +36,7 @@ class RecordTable(RecordServers):
         self._shards: dict[int, StoredShard] = {}
         self._table: list[bytes] = []
         self._until = 0.0  # it expires, by the clock of this process; 0 for never
-        self._looked = 0.0  # when the record was read, by that clock
+        self._looked = 0.0  # when the record was asked for, by that clock
         self.record: ShardRecord | None = None
         super().__init__(name, **parameters)
 
@@ -55,9 +55,10 @@ class RecordTable(RecordServers):
         for shard in list(self._shards.values()):
             shard.reset()
 
-    def _note(self, ttl: int) -> None:
-        self._looked = time.monotonic()
-        self._until = self._looked + ttl / 1000 if ttl >= 0 else 0.0
+    def _note(self, ttl: int, asked: float) -> None:
+        """Note when the record was asked for: what came late may be old by now."""
+        self._looked = asked
+        self._until = time.monotonic() + ttl / 1000 if ttl >= 0 else 0.0
 
     @property
     def known(self) -> ShardRecord:
@@ -65,10 +66,6 @@ class RecordTable(RecordServers):
         if self.record is None:
             raise RuntimeError(f"{self.name!r} has not been opened")
         return self.record
-
-    def owns(self, shard: Header) -> bool:
-        """True for a shard of the known record, False for one of an earlier record."""
-        return shard.generation[:4] == self.known.tag
 
     @property
     def remaining(self) -> int:
@@ -79,20 +76,21 @@ class RecordTable(RecordServers):
         """Return the generation of a shard as it was recorded when this object looked, b"" for none."""
         return self._table[number]
 
-    def recorded(self, number: int) -> Op[bytes]:
+    def recorded(self, number: int, handle: Handle) -> Op[bytes]:
         """Return the generation of a shard that is recorded now, b"" if it has never been made.
 
-        :raises LayoutChanged: the record is another one by now.
+        :raises LayoutChanged: the record is not that of the handle any more.
         """
-        return self.record_shard(number, b"", b"", lasts=False)
+        return self.record_shard(number, handle, b"", b"", lasts=False)
 
-    def record_shard(self, number: int, generation: bytes, replaced: bytes, *, lasts: bool) -> Op[bytes]:
+    def record_shard(
+        self, number: int, handle: Handle, generation: bytes, replaced: bytes, *, lasts: bool
+    ) -> Op[bytes]:
         """Record a shard's generation if the entry is `replaced`; return the generation that is recorded now.
 
         :param lasts: the shard does not expire; nothing is recorded if the record does.
-        :raises LayoutChanged: the record is another one by now.
+        :raises LayoutChanged: the record is not that of the handle any more.
         """
-        handle = yield from self.acquire()
         arguments: Arguments = [
             handle.identity,
             number,
@@ -101,15 +99,17 @@ class RecordTable(RecordServers):
             b"1" if lasts else b"",
         ]
         wait = self.wait if generation else None
+        asked = time.monotonic()
         try:
             text, ttl = yield from self._on(0, call(_RECORD, [self.key], arguments, wait))
         except Refusal as refusal:
             refused = refusal
         else:
-            entry = unhex(text)
-            self._table[number] = b"" if entry == NO_GENERATION else entry
-            self._note(ttl)
-            return self._table[number]
+            entry = unhex(text).replace(NO_GENERATION, b"")
+            if self.handle is handle:  # no other call has opened another filter
+                self._table[number] = entry
+                self._note(ttl, asked)
+            return entry
         yield from self._recover(refused, handle)
         raise LayoutChanged
 
@@ -119,16 +119,16 @@ class RecordTable(RecordServers):
 
     def is_look_due(self) -> bool:
         """True if the record was not read in the last second."""
-        return not 0 <= time.monotonic() - self._looked < LOOK_SECONDS
+        return not 0 <= time.monotonic() - max(self._looked, self.under_way.looked) < LOOK_SECONDS
 
     def look(self) -> Op[None]:
         """Look whether the record is still the same, and open it anew if not; a loss is noticed.
 
         A record that cannot be read is looked at again in a second: its server may be away.
         """
-        self._looked = time.monotonic()
+        self.under_way.looked = time.monotonic()
         with suppress(ConnectionFailedError, ServerRefusedError, LayoutChanged):
-            yield from self.recorded(0)
+            yield from self.recorded(0, (yield from self.acquire()))
 
     def on_its_server(self, number: int, operation: Op[T]) -> Op[T]:
         """Run an operation on the server that has a shard."""

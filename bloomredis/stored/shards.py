@@ -85,8 +85,9 @@ class StoredShards(RecordTable):
         if self.record is not None and _spread(self.record) != _spread(found.record):
             self._shards = {}  # they have other keys
         self.record, self._table = found.record, found.table
-        self._note(found.ttl)
-        return self.remember(found.record.head.identity, planning.stored(found.record.head))
+        self._note(found.ttl, found.asked)
+        head = found.record.head
+        return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
     # -- the record as a whole
 
@@ -160,6 +161,8 @@ class StoredShards(RecordTable):
             last = found.record if found else self._planned or self.record
             if last is None:
                 return None, False
+            if found is None and state != shard_record.DELETED:  # as in `_find_record`: copies come first
+                yield from self._copies(last, is_new=True)
             new = replace(_renewed(last), state=state)
             now = yield from self._ask(0, new, found.record.head.identity if found else b"")
             if now.record.head.generation == new.head.generation:
@@ -222,7 +225,7 @@ class StoredShards(RecordTable):
         for place in range(1, self.servers):
             yield from self._on(place, send(("PEXPIRE", self.key, ttl)))
         yield from self._on(0, super().expire(ttl))
-        self._note(ttl)
+        self._note(ttl, self._looked)
         yield from self._expire_shards(ttl, done)
 
     def _expire_shards(self, ttl: int, done: set[int]) -> Op[set[int]]:

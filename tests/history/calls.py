@@ -20,6 +20,7 @@ class Call:
 
     :ivar owner: the filter object, one of a forked child being another one.
     :ivar earlier: the call that this one asks again for.
+    :ivar since: the answer may be about any time from then on; None if it is about that of the call.
     :ivar claim: the call that was answered with the claim which this one is about.
     """
 
@@ -36,6 +37,7 @@ class Call:
     answer: Any = None
     token: str | None = None
     error: str = ""
+    since: float | None = None
 
     def __str__(self) -> str:
         came = repr(self.answer) if self.state == "answered" else self.error or self.state

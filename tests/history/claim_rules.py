@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tests.history.calls import Call
 from tests.history.losses import meet
-from tests.history.rules import GRAIN, LATEST_COPY, History
+from tests.history.rules import GRAIN, History
 
 
 class Grant:
@@ -82,14 +82,15 @@ def _busy(
             continue
         own = history.first[call.name]
         others = (each for each in claims if history.first[each.name] is not own)
-        if not any(each.start < call.end and _may_last(each, deeds) > call.start for each in others):
+        if not any(each.start < call.end and _may_last(history, each, deeds) > call.start for each in others):
             yield f"busy, and nobody held it: {call}"
 
 
-def _may_last(claim: Call, deeds: Mapping[str | None, Sequence[Call]]) -> float:
+def _may_last(history: History, claim: Call, deeds: Mapping[str | None, Sequence[Call]]) -> float:
     """Return the time until which a claim may stand, at most."""
     extended = [each for each in deeds[claim.name] if each.verb == "extend"]
-    return max(each.end + LATEST_COPY + each.lease for each in (claim, *extended)) + GRAIN
+    late = history.plan.latest_copy
+    return max(each.end + late + each.lease for each in (claim, *extended)) + GRAIN
 
 
 def _done(history: History, claims: Sequence[Call], commits: Sequence[Call]) -> Iterator[str]:

@@ -9,10 +9,9 @@ from typing import Final
 
 from tests.history.calls import Call
 from tests.history.losses import Loss
-from tests.history.plans import REMEMBERED
 from tests.history.rules import History
 
-_WAYS_OUT: Final = ("reserve", "clear")
+_WAYS_OUT: Final = ("reserve", "clear", "delete")
 
 
 def loss_violations(history: History) -> Iterator[str]:
@@ -48,13 +47,14 @@ def _dealt(history: History, loss: Loss, call: Call, calls: Sequence[Call]) -> b
 
     Another call that was under way then may bring back what the object knew before.
     """
-    sure = (each.end for each in history.losses if each.sure and each.start >= loss.end)
+    later = (each for each in history.losses if each is not loss and each.start >= loss.end)
+    sure = (each.end for each in later if each.sure)
     healed = min(sure, default=math.inf) if loss.lasts else loss.end
     for each in calls:
         if each.verb not in _WAYS_OUT or each.state != "answered" or each.end > call.start:
             continue
         under_way = (other for other in calls if other.start < each.end and other.end > each.start)
-        cures = each.start >= (loss.end if each.verb == "clear" else healed)
+        cures = each.start >= (healed if each.verb == "reserve" else loss.end)
         if cures and all(other is each for other in under_way):
             return True
     return False
@@ -63,34 +63,26 @@ def _dealt(history: History, loss: Loss, call: Call, calls: Sequence[Call]) -> b
 def _silent_losses(history: History, calls: Sequence[Call]) -> Iterator[str]:
     """An object that was not given the new filter must not answer for it."""
     for loss in history.losses:
-        since = _opened_before(loss, calls)
-        if not loss.sure or not any(_used(history, call, loss) and call.start > since for call in calls):
+        emptied = (each.end for each in calls if each.verb in _WAYS_OUT and each.start < loss.start)
+        since = max(emptied, default=-math.inf)
+        used = [call.start for call in calls if call.start > since and _used(history, call, loss)]
+        if not loss.sure or not used:
             continue
+        forgotten = max(used) + history.plan.remembered if history.plan.kind == "rotating" else math.inf
         given = min(
             (each.start for each in calls if each.verb in _WAYS_OUT and each.end > loss.start),
             default=math.inf,
         )
         for call in calls:
             silent = (
-                history.first[call.name].start > loss.settled
+                call.end < forgotten
+                and history.begun(call) > loss.settled
                 and call.state == "answered"
                 and call.verb in ("add", "contains")
                 and loss.shard in (None, history.plan.shard(call.item))
             )
             if silent and given > call.end:
                 yield f"silent loss after {loss}: {call}"
-
-
-def _opened_before(loss: Loss, calls: Sequence[Call]) -> float:
-    """Return since when an object knows what was lost: of a shard since it was opened anew."""
-    if loss.shard is None:
-        return -math.inf
-    opened = (each.end for each in calls if each.verb in _WAYS_OUT and each.state == "answered")
-    return (
-        -math.inf
-        if loss.shard is None
-        else max((end for end in opened if end <= loss.start), default=-math.inf)
-    )
 
 
 def _used(history: History, call: Call, loss: Loss) -> bool:
@@ -103,6 +95,8 @@ def _used(history: History, call: Call, loss: Loss) -> bool:
         return False
     if history.plan.kind == "rotating":  # it forgets by itself
         return bool(
-            call.verb == "add" and call.answer and history.first[call.name].start > loss.end - REMEMBERED
+            call.verb == "add"
+            and call.answer
+            and history.first[call.name].start > loss.end - history.plan.remembered
         )
     return call.verb == "add" or loss.shard is None

@@ -22,6 +22,7 @@ SLICES: Final = 4
 REMEMBERED: Final = 0.8
 """Seconds for which a rotating filter finds an item at least."""
 SHARDS: Final = 8
+LATEST_COPY: Final = 0.5
 
 
 class Made(NamedTuple):
@@ -84,6 +85,16 @@ class Plan:
     def made(self) -> Made:
         """What the filter is made with."""
         return MADE[self.kind]
+
+    @property
+    def remembered(self) -> float:
+        """Seconds for which a rotating filter finds an item at least."""
+        return REMEMBERED
+
+    @property
+    def latest_copy(self) -> float:
+        """Seconds after the end of a call in which a copy of it may be executed, and a good deal more."""
+        return LATEST_COPY
 
     @property
     def options(self) -> dict[str, Any]:

@@ -9,15 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Final
 
 from tests.history.calls import Call
 from tests.history.losses import meet
-from tests.history.plans import REMEMBERED, SLICES
-from tests.history.rules import GRAIN, LATEST_COPY, History, told
-
-AT_LEAST: Final = REMEMBERED - GRAIN
-AT_MOST: Final = REMEMBERED * (1 + 1 / SLICES) + GRAIN
+from tests.history.plans import SLICES
+from tests.history.rules import GRAIN, History, told
 
 
 def memory_violations(history: History) -> Iterator[str]:
@@ -40,6 +36,8 @@ class Memory:
         self._answered = [call for call in adds if call.state == "answered"]
         self._unanswered = [call for call in adds if call.state != "answered"]
         self._winners = [call for call in self._answered if call.answer]
+        self._at_least = history.plan.remembered - GRAIN
+        self._at_most = history.plan.remembered * (1 + 1 / SLICES) + GRAIN
 
     def _begun(self, call: Call) -> float:
         """Return when what a call was told may have happened, at the earliest."""
@@ -55,8 +53,8 @@ class Memory:
         """Nobody is told True again within a window."""
         for first, second in combinations(self._winners, 2):
             apart = max(second.end - self._begun(first), first.end - self._begun(second))
-            if self._same(first, second) and apart < AT_LEAST:
-                yield told(f"two winners within {REMEMBERED} s", (first, second))
+            if self._same(first, second) and apart < self._at_least:
+                yield told(f"two winners within {self._at_least:.3f} s", (first, second))
 
     def too_long(self) -> Iterator[str]:
         """What is already there was added, and not too long ago."""
@@ -70,7 +68,7 @@ class Memory:
             yield from self._is_there(test, test.start)
             return
         for call in self._winners:
-            soon = test.end - self._begun(call) < AT_LEAST
+            soon = test.end - self._begun(call) < self._at_least
             if call.end < test.start and soon and self._same(call, test):
                 yield told(f"false negative: {test}", (call,))
 
@@ -81,11 +79,10 @@ class Memory:
             for each in (*self._winners, *self._unanswered)
             if self._begun(each) < call.end and meet(about, self._history.generations(each))
         ]
-        latest = max((_latest(each) for each in before), default=-math.inf)
-        if latest < begun - AT_MOST:
-            yield told(f"already there, and nobody added it within {AT_MOST:.3f} s: {call}", before)
+        latest = max((self._latest(each) for each in before), default=-math.inf)
+        if latest < begun - self._at_most:
+            yield told(f"already there, and nobody added it within {self._at_most:.3f} s: {call}", before)
 
-
-def _latest(call: Call) -> float:
-    """Return when a call was executed, at the latest."""
-    return call.end + (0.0 if call.state == "answered" else LATEST_COPY)
+    def _latest(self, call: Call) -> float:
+        """Return when a call was executed, at the latest."""
+        return call.end + (0.0 if call.state == "answered" else self._history.plan.latest_copy)

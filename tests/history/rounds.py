@@ -20,10 +20,10 @@ from tests.history.disturbing import disturbed
 from tests.history.faults import Faults, Rates
 from tests.history.loss_rules import loss_violations
 from tests.history.losses import Loss
-from tests.history.plans import KINDS, Kind, Plan, plan
+from tests.history.plans import KINDS, LATEST_COPY, Kind, Plan, plan
 from tests.history.process import Links, serve
 from tests.history.remembering import memory_violations
-from tests.history.rules import LATEST_COPY, History, violations
+from tests.history.rules import History, violations
 from tests.support.proxy import proxied
 from tests.support.servers import Server
 

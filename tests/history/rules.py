@@ -19,9 +19,6 @@ from tests.history.plans import Plan
 GRAIN: Final = 0.003
 """Seconds: the server counts milliseconds, from when it has read the command."""
 
-LATEST_COPY: Final = 0.5
-"""Seconds after the end of a call in which a copy of it may be executed, and a good deal more."""
-
 
 @dataclass(frozen=True)
 class History:
@@ -59,9 +56,13 @@ class History:
     def generations(self, call: Call) -> range:
         """Return the generations that a call may be about."""
         if call.name not in self._about:
-            begun = self.first[call.name].start
-            self._about[call.name] = self.standing(call.item).between(begun, call.end)
+            self._about[call.name] = self.standing(call.item).between(self.begun(call), call.end)
         return self._about[call.name]
+
+    def begun(self, call: Call) -> float:
+        """Return when what a call was answered may have happened, at the earliest."""
+        first = self.first[call.name]
+        return min(each.start if each.since is None else each.since for each in (first, call))
 
     def possible(self, call: Call) -> range:
         """Return the same, with those that losses which are not sure may have left as they were."""

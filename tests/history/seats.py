@@ -18,7 +18,7 @@ from bloomredis import (
 )
 from tests.history.calls import Ask, Call, Outcome, State, Work
 
-_VERBS: Final[dict[str, Callable[[Any, Ask], Any]]] = {
+VERBS: Final[dict[str, Callable[[Any, Ask], Any]]] = {
     "add": lambda f, ask: f.add(ask.items[0], token=ask.token),
     "add_many": lambda f, ask: f.add_many(ask.items),
     "contains": lambda f, ask: f.contains(ask.items[0]),
@@ -30,6 +30,7 @@ _VERBS: Final[dict[str, Callable[[Any, Ask], Any]]] = {
     "extend": lambda _, ask: ask.claim[1].extend(ask.lease),  # type: ignore[index]
     "reserve": lambda f, _: f.reserve(),
     "clear": lambda f, _: f.clear(),
+    "delete": lambda f, _: f.delete(),
 }
 _ONE_OF: Final = {"add_many": "add", "dedupe": "add", "claim_many": "claim"}
 _STATES: Final[tuple[tuple[tuple[type[BaseException], ...], State], ...]] = (
@@ -63,7 +64,7 @@ class Seat:
                 value = list(self._filter.dedupe(ask.items)) if ask.verb == "dedupe" else self._made(ask)
             except Exception as raised:
                 error = raised
-            ask = _next(work, _ended(ask, calls, value, error))
+            ask = _next(work, ended(ask, calls, value, error, time.monotonic()))
 
     async def run_task(self, work: Work) -> None:
         """Do a worker's calls in this task, or in one that is cancelled in time."""
@@ -75,10 +76,10 @@ class Seat:
                 value = await self._in_time(ask)
             except (Exception, asyncio.CancelledError) as raised:
                 error = raised
-            ask = _next(work, _ended(ask, calls, value, error))
+            ask = _next(work, ended(ask, calls, value, error, time.monotonic()))
 
     def _made(self, ask: Ask) -> Any:
-        return _VERBS[ask.verb](self._filter, ask)
+        return VERBS[ask.verb](self._filter, ask)
 
     async def _awaited(self, ask: Ask) -> Any:
         if ask.verb == "dedupe":
@@ -126,9 +127,8 @@ def _next(work: Work, outcome: Outcome) -> Ask | None:
         return None
 
 
-def _ended(ask: Ask, calls: list[Call], value: Any, error: BaseException | None) -> Outcome:
+def ended(ask: Ask, calls: list[Call], value: Any, error: BaseException | None, now: float) -> Outcome:
     """Record the answers of a call, or its error."""
-    now = time.monotonic()
     answers = _answers(ask, calls, value) if error is None else getattr(error, "results", ())
     tokens: Sequence[str | None] = (getattr(error, "token", None),)
     if isinstance(error, BatchInterruptedError):

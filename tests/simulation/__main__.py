@@ -7,12 +7,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
-from tests.simulation.faults import FAULTS
+from tests.simulation import kinds
+from tests.simulation.faults import FAULTS as FAULTS_OF_ONE
 from tests.simulation.holes import WITH, opened
-from tests.simulation.kinds import KINDS
-from tests.simulation.running import STEPS, Failure, Simulator
+from tests.simulation.many.faults import FAULTS as FAULTS_OF_MANY
+from tests.simulation.many.schedule import CALLS
+from tests.simulation.running import STEPS, WAYS, Failure, Simulator
 from tests.simulation.shrinking import shrunk
+
+FAULTS: Final = [*dict.fromkeys([*FAULTS_OF_ONE, *FAULTS_OF_MANY])]
+"""The names of all faults."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def calls() -> set[str]:
     """Return the names of all calls."""
-    return {name for kind in KINDS.values() for name in kind.calls}
+    return {name for kind in kinds.KINDS.values() for name in kind.calls} | CALLS
 
 
 def say(line: str) -> None:
@@ -46,7 +52,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="replay the run of this seed")
     parser.add_argument("--first", type=int, default=0, help="the first seed of many")
     parser.add_argument("--steps", type=int, help="steps in all; with --seed those of the run")
-    parser.add_argument("--kind", type=_list, default=list(KINDS), help=", ".join(KINDS))
+    parser.add_argument("--kind", type=_list, default=list(WAYS), help=", ".join(WAYS))
     parser.add_argument("--faults", type=_list, help=f"only these: {names}")
     without = f"none of these faults or calls ({', '.join(sorted(calls()))})"
     parser.add_argument("--without", type=_list, default=[], help=without)

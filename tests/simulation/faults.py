@@ -11,11 +11,13 @@ from typing import Any, Final
 
 import redis
 
+from tests.simulation.actions import Action
 from tests.simulation.forking import Forked, after_fork
 from tests.simulation.network import Exchange, error_of
 from tests.simulation.outcomes import SoftTimeLimit
 from tests.simulation.processes import Owner, Process
-from tests.simulation.world import ACTIONS, Action, World
+from tests.simulation.stage import ACTIONS, Stage
+from tests.simulation.world import World
 
 WORDS: Final = ("READONLY", "NOREPLICAS", "MISCONF", "NOPERM", "OOM")
 _ERRORS: Final = {"connection": redis.exceptions.ConnectionError, "timeout": redis.exceptions.TimeoutError}
@@ -24,7 +26,7 @@ _ERRORS: Final = {"connection": redis.exceptions.ConnectionError, "timeout": red
 # -- connections
 
 
-def lose(world: World, ref: str, how: str, late: bool) -> None:  # noqa: FBT001 - an argument of an action
+def lose(world: Stage, ref: str, how: str, late: bool) -> None:  # noqa: FBT001 - an argument of an action
     """Let a client lose its connection, before or after its message was executed."""
     exchange = world.network.exchanges.get(ref)
     if exchange is not None:
@@ -33,7 +35,7 @@ def lose(world: World, ref: str, how: str, late: bool) -> None:  # noqa: FBT001 
         world.go_on(exchange.owner, lambda: world.network.break_connection(exchange, error, clock, late=late))
 
 
-def refuse(world: World, ref: str, word: str) -> None:
+def refuse(world: Stage, ref: str, word: str) -> None:
     """Let the server refuse a message; a full memory does not bar the answer of an earlier sending."""
     exchange = world.network.exchanges.get(ref)
     answered = exchange is not None and exchange.was_executed and word == "OOM"
@@ -43,14 +45,14 @@ def refuse(world: World, ref: str, word: str) -> None:
         message.replies += [error_of(f"{word} the server refuses")] * rest
 
 
-def copy(world: World, ref: str) -> None:
+def copy(world: Stage, ref: str) -> None:
     """Let a copy of a message stay in the network."""
     exchange = world.network.exchanges.get(ref)
     if exchange is not None:
         world.network.copy(exchange)
 
 
-def stray(world: World, name: str) -> None:
+def stray(world: Stage, name: str) -> None:
     """Let a message be executed that nobody waits for."""
     message = world.network.strays.pop(name, None)
     while message is not None and not message.is_executed:
@@ -60,14 +62,16 @@ def stray(world: World, name: str) -> None:
 # -- the server
 
 
-def flush_scripts(world: World) -> None:
+def flush_scripts(world: Stage) -> None:
     """Let the server forget its scripts."""
-    world.server.flush_scripts()
+    for server in world.servers:
+        server.flush_scripts()
 
 
-def flush_all(world: World) -> None:
+def flush_all(world: Stage) -> None:
     """Let the server forget everything."""
-    world.server.data.flushall()
+    for server in world.servers:
+        server.data.flushall()
 
 
 def evict(world: World, what: str, place: int) -> None:
@@ -76,7 +80,7 @@ def evict(world: World, what: str, place: int) -> None:
     if keys:
         world.server.data.remove(keys[place % len(keys)])
         if what != "filter":
-            world.history.disturbed[what] = world.history.step
+            world.disturbed(what)
 
 
 def what_is(key: bytes) -> str:
@@ -95,22 +99,23 @@ def rollback(world: World, writes: int) -> None:
         data, stored = world.older.pop()
     world.server.data.restore(data)
     world.history.restore(world.environment.now, stored)
-    world.history.disturbed["rollback"] = world.history.step
+    world.disturbed("rollback")
 
 
-def jump(world: World, seconds: float) -> None:
+def jump(world: Stage, seconds: float) -> None:
     """Let the server's clock jump ahead."""
-    world.server.data.now += int(seconds * 1e6)
+    for server in world.servers:
+        server.data.now += int(seconds * 1e6)
     world.network.strays.clear()
-    world.history.disturbed["jump"] = world.history.step
+    world.disturbed("jump")
 
 
-def deny(world: World, *verbs: str) -> None:
+def deny(world: Stage, *verbs: str) -> None:
     """Let the user have no right to some commands from now on; to all of them without arguments."""
     world.server.denied = frozenset(verbs)
 
 
-def replicas(world: World, number: int) -> None:
+def replicas(world: Stage, number: int) -> None:
     """Let so many replicas confirm writes from now on."""
     world.server.replicas = number
 
@@ -118,30 +123,32 @@ def replicas(world: World, number: int) -> None:
 # -- clients
 
 
-def cancel(world: World, ref: str) -> None:
+def cancel(world: Stage, ref: str) -> None:
     """Let a caller go away without waiting for its answer."""
     call = world.calls.get(ref)
     if call is None:
         return
     if call.task is not None:
         world.go_on(call.owner, call.task.cancel)
-    elif ref in world.network.exchanges:
-        world.network.abandon(world.network.exchanges[ref])
+    elif exchanges := world.network.of(ref):
+        for exchange in exchanges:
+            world.network.abandon(exchange)
         world.enter(call.owner.process)
         call.close()
         world.ended(call, None, GeneratorExit())
 
 
-def interrupt(world: World, ref: str) -> None:
+def interrupt(world: Stage, ref: str) -> None:
     """Let an exception that nobody knows be raised where a thread waits for its reply."""
     call = world.calls.get(ref)
-    exchange = world.network.exchanges.get(ref)
-    if call is not None and exchange is not None and call.task is None:
-        world.network.abandon(exchange)
+    exchanges = world.network.of(ref)
+    if call is not None and exchanges and call.task is None:
+        for exchange in exchanges:
+            world.network.abandon(exchange)
         world.go_on(call.owner, lambda: call.fail(SoftTimeLimit("time is over")))
 
 
-def kill(world: World, name: str) -> None:
+def kill(world: Stage, name: str) -> None:
     """Let a process die, and start again with new filter objects."""
     setup = next((each for each in world.scenario.processes if each.name == name), None)
     process = world.processes.get(name)
@@ -150,8 +157,7 @@ def kill(world: World, name: str) -> None:
     for call in [each for each in world.calls.values() if each.owner.process is process]:
         del world.calls[call.ref]
         call.operation = None
-        for request in call.requests:
-            world.history.end(request, "void", *world.clocks())
+        world.voided(call)
     for exchange in [each for each in world.network.exchanges.values() if each.owner.process is process]:
         world.network.abandon(exchange)
     if process.loop is not None:
@@ -159,7 +165,7 @@ def kill(world: World, name: str) -> None:
     world.begin_process(setup)
 
 
-def fork(world: World, name: str, child_name: str) -> None:
+def fork(world: Stage, name: str, child_name: str) -> None:
     """Let a process fork: the child has copies of its filter objects, and none of its threads."""
     process = world.processes.get(name)
     if process is None or process.loop is not None or child_name in world.processes:
@@ -177,10 +183,10 @@ def fork(world: World, name: str, child_name: str) -> None:
 
 # -- how faults are drawn
 
-Draw = Callable[[World, random.Random], Action | None]
+Draw = Callable[[Stage, random.Random], Action | None]
 
 
-def _exchange(world: World, rng: random.Random, fits: Callable[[Exchange], bool] = bool) -> str | None:
+def _exchange(world: Stage, rng: random.Random, fits: Callable[[Exchange], bool] = bool) -> str | None:
     refs = [ref for ref, each in world.network.exchanges.items() if fits(each)]
     return rng.choice(refs) if refs else None
 
@@ -194,7 +200,7 @@ def _executed(exchange: Exchange) -> bool:
 
 
 def _on_exchange(name: str, fits: Callable[[Exchange], bool], *args: Sequence[Any]) -> Draw:
-    def draw(world: World, rng: random.Random) -> Action | None:
+    def draw(world: Stage, rng: random.Random) -> Action | None:
         ref = _exchange(world, rng, fits)
         return None if ref is None else Action(name, (ref, *(rng.choice(each) for each in args)))
 
@@ -206,23 +212,23 @@ def _of(name: str, *args: Sequence[Any]) -> Draw:
 
 
 def _on_call(name: str) -> Draw:
-    def draw(world: World, rng: random.Random) -> Action | None:
+    def draw(world: Stage, rng: random.Random) -> Action | None:
         return Action(name, (rng.choice(list(world.calls)),)) if world.calls else None
 
     return draw
 
 
-def late(world: World, rng: random.Random) -> Action | None:
+def late(world: Stage, rng: random.Random) -> Action | None:
     """Return the execution of a message that nobody waits for, if there is one."""
     strays = list(world.network.strays)
     return Action("stray", (rng.choice(strays),)) if strays else None
 
 
-def _kill(world: World, rng: random.Random) -> Action | None:
+def _kill(world: Stage, rng: random.Random) -> Action | None:
     return Action("kill", (rng.choice(world.scenario.processes).name,))
 
 
-def _fork(world: World, rng: random.Random) -> Action | None:
+def _fork(world: Stage, rng: random.Random) -> Action | None:
     names = [name for name, each in world.processes.items() if each.loop is None]
     if not names or len(world.processes) > 4:
         return None
@@ -230,7 +236,7 @@ def _fork(world: World, rng: random.Random) -> Action | None:
     return Action("fork", (name, f"{name}-{len(world.processes)}"))
 
 
-def _deny(world: World, rng: random.Random) -> Action | None:
+def _deny(world: Stage, rng: random.Random) -> Action | None:
     return Action(
         "deny", () if world.server.denied else (rng.choice(("set", "setrange", "pexpire", "unlink")),)
     )

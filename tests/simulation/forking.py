@@ -12,7 +12,7 @@ import types
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
@@ -75,6 +75,8 @@ class Forked:
             return bytearray(thing) if isinstance(thing, bytearray) else self._array(thing)
         if isinstance(thing, types.MethodType):
             return types.MethodType(thing.__func__, self(thing.__self__))
+        if isinstance(thing, partial):
+            return partial(self(thing.func), *map(self, thing.args), **self(thing.keywords))
         if isinstance(thing, _FORGOTTEN):
             return type(thing)()
         return self._object(thing)

@@ -9,6 +9,15 @@ from unittest import mock
 
 from tests.support.holes import HOLES
 
+OF_MANY: Final[dict[str, tuple[str, set[str]]]] = {
+    "stale-drops": ("ShardedBloomFilter", {"flush_all", "evict_record", "slow"}),
+    "damage-cleared-again": ("ScalingBloomFilter", {"evict_layer"}),
+    "sweeps-too-far": ("ShardedBloomFilter", {"crash", "slow"}),
+    "record-revived": ("RotatingBloomFilter", {"flush_all", "slow", "leap"}),
+    "record-not-looked-at": ("ShardedBloomFilter", {"evict_record", "slow"}),
+}
+"""The holes of filters of many keys: the kind that has it, and the faults that it takes."""
+
 WITH: Final = {
     "refusal-proves": {"lost_reply", "refusal"},
     "cache-learns-for-newest": {"slow"},
@@ -19,6 +28,7 @@ WITH: Final = {
     "nothing-pending": {"lost_reply"},
     "lanes-not-bound": {"fork"},
     "debts-survive-fork": {"fork", "lost_reply"},
+    **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
 """The faults by hole; all calls are made.
 

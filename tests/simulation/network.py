@@ -8,7 +8,6 @@ from typing import Any, Final
 import redis
 
 from bloomredis.protocol import scripts
-from tests.simulation.history import Request
 
 _BY_WORD: Final = {
     "ERR": redis.exceptions.ResponseError,
@@ -61,14 +60,15 @@ class Exchange:
     """Commands that a client sends until it has the replies, or gives up.
 
     :ivar requests: those that it is sent for.
+    :ivar place: that of the server among several.
     :ivar was_executed: whether one of its commands was, by any of its sendings.
     :ivar answer: called with the reply.
     :ivar fail: called with the error.
     """
 
     __slots__ = (
-        *("answer", "commands", "fail", "is_single", "message", "owner", "ref", "requests", "retries"),
-        *("sendings", "verb", "was_executed"),
+        *("answer", "commands", "fail", "is_single", "message", "owner", "place", "ref", "requests"),
+        *("retries", "sendings", "verb", "was_executed"),
     )
 
     def __init__(
@@ -76,14 +76,15 @@ class Exchange:
         ref: str,
         owner: Any,
         commands: Sequence[Sequence[Any]],
-        requests: Sequence[Request],
+        requests: Sequence[Any],
         *,
         is_single: bool,
+        place: int = 0,
     ) -> None:
         self.ref, self.owner, self.commands, self.requests = ref, owner, commands, requests
         self.answer: Callable[[Any], object]
         self.fail: Callable[[BaseException], object]
-        self.is_single = is_single
+        self.is_single, self.place = is_single, place
         self.retries = owner.process.retries
         self.verb = verb_of(commands[0])
         self.sendings = 0
@@ -101,6 +102,10 @@ class Network:
     def __init__(self) -> None:
         self.exchanges: dict[str, Exchange] = {}
         self.strays: dict[str, Message] = {}
+
+    def of(self, ref: str) -> list[Exchange]:
+        """Return the exchanges of a call: one, or one with each server."""
+        return [each for name, each in self.exchanges.items() if name == ref or name.startswith(f"{ref}@")]
 
     def send(self, exchange: Exchange, clock: int) -> None:
         """Send the commands of an exchange, for the first time or again."""

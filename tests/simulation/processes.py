@@ -7,7 +7,15 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bloomredis.protocol.steps import AtMostOnce, Pipelined, ReadOnly, commands_of, regrouped
+from bloomredis.protocol.steps import (
+    AtMostOnce,
+    Concurrent,
+    OnServer,
+    Pipelined,
+    ReadOnly,
+    commands_of,
+    regrouped,
+)
 from tests.simulation.history import Request
 
 ACKNOWLEDGING: Final = ("reserve", "clear", "delete")
@@ -127,7 +135,7 @@ class Call:
     :ivar requests: those that it answers, one an item.
     """
 
-    def __init__(self, ref: str, owner: Owner, requests: Sequence[Request], ended: Outcome) -> None:
+    def __init__(self, ref: str, owner: Owner, requests: Sequence[Any], ended: Outcome) -> None:
         self.ref, self.owner, self.requests, self._ended = ref, owner, requests, ended
         self.operation: Generator[Any, Any, Any] | None = None
         self.task: Any = None
@@ -172,6 +180,13 @@ class Call:
             self.operation.close()
         self.operation = None
         self._ended(self, answer, error)
+
+
+def parted(step: Any) -> list[tuple[int | None, Any]]:
+    """Return the steps that one consists of, each with the place of its server, None for the only one."""
+    if isinstance(step, Concurrent):
+        return [place for each in step.steps for place in parted(each)]
+    return [(step.server, step.step)] if isinstance(step, OnServer) else [(None, step)]
 
 
 def unpacked(step: Any) -> tuple[list[Any], bool, Callable[[list[Any]], Any]]:

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from tests.simulation import ending, kinds, schedule
+from tests.simulation.actions import Action, Scenario
 from tests.simulation.environment import Environment
-from tests.simulation.history import Request, Violation
-from tests.simulation.kinds import ITEMS, KEY
-from tests.simulation.processes import Setup
-from tests.simulation.schedule import Drawing, scenario
+from tests.simulation.history import Violation
+from tests.simulation.many import ending as many_ending
+from tests.simulation.many import kinds as many_kinds
+from tests.simulation.many import schedule as many_schedule
+from tests.simulation.many.world import ManyWorld
 from tests.simulation.server import Server
-from tests.simulation.world import Action, Scenario, World
+from tests.simulation.stage import Stage
+from tests.simulation.world import World
 
 STEPS: Final = 200
 """Actions in a run."""
 
-_MOST_ROUNDS: Final = 2000
-_LAST: Final = Setup("end", ((("on_lost", "recreate"),),))
+
+class Way(NamedTuple):
+    """How schedules of a kind of filter are drawn, carried out, and ended."""
+
+    scenario: Callable[[random.Random, str, Collection[str]], Scenario]
+    world: Callable[[Scenario, Environment, Sequence[Server]], Stage]
+    drawing: Callable[[random.Random, Any], Callable[[], Action]]
+    finish: Callable[[Any], None]
+
+
+_ONE: Final = Way(schedule.scenario, World, schedule.Drawing, ending.finish)
+_MANY: Final = Way(many_schedule.scenario, ManyWorld, many_schedule.Drawing, many_ending.finish)
+WAYS: Final = dict.fromkeys(kinds.KINDS, _ONE) | dict.fromkeys(many_kinds.KINDS, _MANY)
+"""By the names of the kinds."""
 
 
 @dataclass
@@ -38,7 +54,7 @@ class Simulator:
 
     def __init__(self) -> None:
         self._environment = Environment()
-        self._server = Server()
+        self._servers = [Server(), Server()]
         self.steps = 0
 
     def installed(self) -> AbstractContextManager[None]:
@@ -60,17 +76,18 @@ class Simulator:
         :param lines: gets what happens.
         """
         rng = random.Random(f"{kind}-{seed}")
-        begun = scenario(rng, kind, names)
+        way = WAYS[kind]
+        begun = way.scenario(rng, kind, names)
         world = self._world(begun)
         world.lines = lines
-        drawing = Drawing(rng, world)
+        drawing = way.drawing(rng, world)
         actions: list[Action] = []
         try:
             for _ in range(steps):
                 actions.append(drawing())
                 self.steps += 1
                 world.apply(actions[-1])
-            finish(world)
+            WAYS[begun.kind].finish(world)
         except Violation as violation:
             return Failure(seed, begun, actions, violation)
         finally:
@@ -86,79 +103,19 @@ class Simulator:
         try:
             for action in actions:
                 world.apply(action)
-            finish(world)
+            WAYS[begun.kind].finish(world)
         except Violation as violation:
             return violation
         finally:
             _close(world)
         return None
 
-    def _world(self, begun: Scenario) -> World:
+    def _world(self, begun: Scenario) -> Stage:
         self._environment.begin(0)
-        return World(begun, self._environment, self._server)
+        return WAYS[begun.kind].world(begun, self._environment, self._servers)
 
 
-def _close(world: World) -> None:
+def _close(world: Stage) -> None:
     for process in world.processes.values():
         if process.loop is not None:
             process.loop.stop()
-
-
-def finish(world: World) -> None:
-    """Bring all calls to an end, ask again for what had no answer, and look at what is left."""
-    world.server.denied, world.server.replicas = frozenset(), 1
-    _drain(world)
-    world.begin_process(_LAST)
-    for number, request in enumerate(list(world.history.unknown)):
-        _ask_again(world, request, number)
-    for item in range(ITEMS):
-        _call(world, f"end{item}", "end.a", "contains", (item,), None)
-    _check_count(world)
-    _call(world, "delete", "end.a", "delete", (), None)
-    world.network.strays.clear()
-    world.server.data.now += 3600 * 1_000_000
-    if left := world.server.data.alive():
-        raise Violation("left behind", f"after delete and all TTLs there is {left}")
-
-
-def _drain(world: World) -> None:
-    """Bring calls and messages to an end, in their order."""
-    for _ in range(_MOST_ROUNDS):
-        for action in list(_waiting(world)):
-            world.apply(action)
-        if not world.calls and not world.network.strays:
-            return
-    raise Violation("endless", f"these calls do not end: {list(world.calls)}")
-
-
-def _waiting(world: World) -> Iterator[Action]:
-    for ref, exchange in world.network.exchanges.items():
-        done = exchange.message is not None and exchange.message.is_executed
-        yield Action("reply" if done else "execute", (ref,))
-    for name in world.network.strays:
-        yield Action("stray", (name,))
-
-
-def _call(world: World, ref: str, *call: Any) -> None:
-    """Make a call and bring it to its end."""
-    world.apply(Action("start", (ref, *call)))
-    _drain(world)
-
-
-def _ask_again(world: World, request: Request, number: int) -> None:
-    """Ask for an answer that is owed: with the token elsewhere, or the same object."""
-    items, own = (request.item,), world.owners.get(request.owner.name) is request.owner
-    if request.token:
-        asked = request.owner.name if own and number % 2 else "end.a"
-        _call(world, f"again{number}", asked, request.verb, items, request.ref)
-    elif own:
-        _call(world, f"again{number}", request.owner.name, request.verb, items, None)
-
-
-def _check_count(world: World) -> None:
-    """Check the count in the header."""
-    value = world.server.data.find(KEY.encode())
-    counted = sum(world.history.stored.entry.counts)
-    if value is not None and int.from_bytes(value[56:64], "big") != counted:
-        count = int.from_bytes(value[56:64], "big")
-        raise Violation("count", f"the header counts {count} items, and {counted} are in")

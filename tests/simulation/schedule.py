@@ -6,10 +6,11 @@ import random
 from collections.abc import Collection
 from typing import Any, Final
 
+from tests.simulation.actions import Action, Scenario
 from tests.simulation.faults import FAULTS, late
 from tests.simulation.kinds import ADDING, CLAIMING, ITEMS, KINDS, Kind
 from tests.simulation.processes import Setup
-from tests.simulation.world import Action, Scenario, World
+from tests.simulation.world import World
 
 MOST_CALLS: Final = 6
 """Calls under way at the same time."""

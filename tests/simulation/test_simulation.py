@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from tests.simulation.__main__ import calls, main, report
-from tests.simulation.faults import FAULTS, what_is
+from tests.simulation.__main__ import FAULTS, calls, main, report
+from tests.simulation.faults import what_is
 from tests.simulation.kinds import KINDS
-from tests.simulation.running import Failure, Simulator
+from tests.simulation.many.kinds import KINDS as KINDS_OF_MANY
+from tests.simulation.running import WAYS, Failure, Simulator
 from tests.simulation.server import Server
 from tests.simulation.shrinking import shrunk
 
@@ -42,25 +43,33 @@ def test_no_rule_is_broken(simulator: Simulator, kind: str) -> None:
     assert failure is None, report(simulator, failure)
 
 
+@pytest.mark.parametrize("kind", KINDS_OF_MANY)
+def test_no_rule_is_broken_by_filters_of_many_keys(simulator: Simulator, kind: str) -> None:
+    """5,000 steps of each of those kinds break no rule."""
+    failure = first_failure(simulator, kind, ALL, 5_000)
+    assert failure is None, report(simulator, failure)
+
+
 @pytest.mark.faults
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WAYS)
 def test_no_rule_is_broken_in_many_steps(simulator: Simulator, kind: str) -> None:
     """100,000 steps of each kind of filter break no rule."""
     failure = first_failure(simulator, kind, ALL, 100_000)
     assert failure is None, report(simulator, failure)
 
 
-def test_a_seed_is_a_schedule(simulator: Simulator) -> None:
+@pytest.mark.parametrize("kind", WAYS)
+def test_a_seed_is_a_schedule(simulator: Simulator, kind: str) -> None:
     """A seed gives the same schedule every time, and the same outcome."""
-    drawn = [trace_of(simulator, ALL) for _ in range(2)]
+    drawn = [trace_of(simulator, kind) for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert len(drawn[0]) > 200
 
 
-def trace_of(simulator: Simulator, names: frozenset[str]) -> list[str]:
+def trace_of(simulator: Simulator, kind: str) -> list[str]:
     """Return all that happens in one run."""
     lines: list[str] = []
-    simulator.draw(3, "BloomFilter", names, lines=lines)
+    simulator.draw(3, kind, ALL, lines=lines)
     return lines
 
 

@@ -20,7 +20,7 @@ _RESERVE, _DELETE = map(scripts.load, ("reserve", "delete"))
 def _stale_objects_drop_shards(patch: Patch) -> None:
     """A3: a shard of another record is taken for an older one, and not only when the record said so."""
 
-    def find(self: Any, *, noticed: bool = False) -> Any:
+    def find(self: Any, of_handle: Any, *, noticed: bool = False) -> Any:
         of, replaced = self._of, self._of.entry(self._number)
         if replaced:
             found = yield from self.found()
@@ -32,15 +32,17 @@ def _stale_objects_drop_shards(patch: Patch) -> None:
             record = of.known
             template = replace(record.shard, generation=record.tag + os.urandom(4)).pack()
             found = self.read((yield from self._call(_RESERVE, [template, 0], self.wait))).header
-            if not of.owns(found):
+            if found.generation[:4] != record.tag:
                 yield from self._as_known(_DELETE, [self.key], [found.identity])
                 continue
-            recorded = yield from of.record_shard(self._number, found.generation, replaced, lasts=True)
+            recorded = yield from of.record_shard(
+                self._number, of_handle, found.generation, replaced, lasts=True
+            )
             if recorded == found.generation:
                 return found
             replaced = recorded
 
-    patch(StoredShard, "_find", find)
+    patch(StoredShard, "_find_in", find)
 
 
 def _damage_is_cleared_again(patch: Patch) -> None:

@@ -23,7 +23,7 @@ from bloomredis.stored import shard_record
 from tests.support.background import outcome, started
 from tests.support.clock import Clock
 from tests.support.dying import Died, MortalClient
-from tests.support.proxy import Fate, Held, Proxy, after, dropped, lost, passed, proxied
+from tests.support.proxy import Fate, Held, Proxy, after, dropped, lost, once_executed, passed, proxied
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server, binaries, running
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
@@ -415,3 +415,24 @@ def test_a_lost_shard_is_told_of_before_another_thread_goes_on(any_proxy: Proxy,
         f.add("item-1")
     held.go.set()
     assert isinstance(outcome(waiting), FilterLostError)
+
+
+def test_a_shard_of_a_cleared_filter_is_not_recorded_in_the_next_one(proxy: Proxy, server: Server) -> None:
+    """Another call of the object has opened the next one between the last look and the recording."""
+    told: list[FilterLostError] = []
+    f = ShardedBloomFilter(proxy.client(), "seen", on_lost=told.append, **OPTIONS)
+    f.reserve()
+    far = next(item for item in ITEMS if _number(item) != _number("x"))
+
+    def renew() -> None:
+        ShardedBloomFilter(server.client(), "seen", **OPTIONS).clear()
+        f.add(far)
+
+    proxy.plan("expire", once_executed(renew, passed))
+    assert f.add("x")
+    assert len(told) == 1
+    assert ShardedBloomFilter(server.client(), "seen", **OPTIONS).contains_many(["x", far]) == [True, True]
+
+
+def _number(item: str) -> int:
+    return shard_record.plan(10_000, 1e-6).number(item.encode())

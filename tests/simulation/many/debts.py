@@ -1,0 +1,104 @@
+"""What callers are owed: calls without an answer, and who may ask again for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.history.calls import Ask
+from tests.history.calls import Call as Record
+from tests.simulation.many.looks import called
+from tests.simulation.processes import Owner
+
+LEASE: Final = 1.0
+ASKED_AGAIN_SECONDS: Final = 100.0
+"""How long after a call its caller may ask for its answer."""
+
+
+class Debts:
+    """The calls without an answer.
+
+    An object gives the answer to whoever asks it for the same item next.  So a token is used only where no
+    other call may have been answered in its place, and its object is not asked about the item any more.
+
+    :param records: all calls; more are added as they begin.
+    """
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self._owed: dict[str, tuple[Record, Owner]] = {}
+        self._handed: set[tuple[str, str]] = set()
+        self._by_token: set[str] = set()
+
+    def add(self, record: Record, owner: Owner, token: str | None) -> None:
+        """Remember a call without an answer; one with a token of its own is its caller's to remember."""
+        if token is not None:
+            record.token = record.token or token
+            self._by_token.add(record.name)
+        self._owed[record.name] = record, owner
+
+    def since(self, owner: str, item: str) -> float | None:
+        """Return when the first call of an object about an item began that had no answer, if there is one."""
+        same = (each for each in self._records if (each.owner, each.item) == (owner, item))
+        return min((each.start for each in same if each.state == "unknown"), default=None)
+
+    def forget(self) -> None:
+        """Let nobody ask again: receipts have expired."""
+        self._owed.clear()
+
+    def all(self, now: float) -> list[tuple[Record, Owner]]:
+        """Return the calls that may be asked again for, the latest last."""
+        for name, (record, _) in list(self._owed.items()):
+            if now - record.start > ASKED_AGAIN_SECONDS:
+                del self._owed[name]
+        return list(self._owed.values())
+
+    def ask(self, verb: str, owner: Owner, items: Sequence[str], other: str | None) -> Ask | None:
+        """Return what an object is asked; None for what it must not be asked.
+
+        :param other: the call without an answer that this one asks again for.
+        """
+        if verb.startswith("add") and self._handed.intersection((called(owner), item) for item in items):
+            return None
+        if other is None:
+            earlier = self._remembered(owner, items) if verb.startswith("add") else ()
+            return Ask(verb, items, earlier, lease=LEASE)
+        record, asker = self._owed.get(other, (None, None))
+        if record is None:
+            return None
+        alone = asker is owner and self._of(owner, items[0]) == [record]
+        token = record.token if self._is_quiet(record) and (not alone or len(self._records) % 2) else None
+        if token is None and not alone:
+            return None
+        del self._owed[other]
+        if asker is not owner:
+            self._handed.add((record.owner, record.item))
+        return Ask(verb, items, (record,), token=token, lease=LEASE)
+
+    def _of(self, owner: Owner, item: str) -> list[Record]:
+        return [
+            each
+            for each, asker in self._owed.values()
+            if asker is owner and each.item == item and each.name not in self._by_token
+        ]
+
+    def _remembered(self, owner: Owner, items: Sequence[str]) -> list[Record | None]:
+        """Return the calls whose answers an object has to give, though it is not asked again for them.
+
+        Of several about an item it is not known which comes first, and nobody asks again for those.
+        """
+        found: list[Record | None] = []
+        for item in items:
+            owed = self._of(owner, item)
+            for each in owed:
+                del self._owed[each.name]
+            found.append(owed[0] if len(owed) == 1 else None)
+        return found
+
+    def _is_quiet(self, call: Record) -> bool:
+        """Return whether no other call of its object may have been answered in its place."""
+        return not any(
+            each.verb == "add" and each.end > call.start and each is not call
+            for each in self._records
+            if (each.owner, each.item) == (call.owner, call.item)
+        )

@@ -1,0 +1,76 @@
+"""The end of a schedule: calls are brought to an end, what is stored is looked at, and the rules judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.history.claim_rules import claim_violations
+from tests.history.loss_rules import loss_violations
+from tests.history.remembering import memory_violations
+from tests.history.rules import History, violations
+from tests.simulation.draining import call, drain
+from tests.simulation.history import Violation
+from tests.simulation.many.faults import EXPLAINING
+from tests.simulation.many.kinds import ITEMS, NAMES
+from tests.simulation.many.world import ManyWorld
+from tests.simulation.processes import Setup
+
+_LAST = Setup("end", ((("on_lost", "recreate"),),))
+_SHARD_MS = 60_000
+
+
+def finish(world: ManyWorld) -> None:
+    """Bring all calls to an end, ask again for what had no answer, and judge."""
+    world.away_until = 0.0
+    drain(world)
+    world.begin_process(_LAST)
+    for number, (record, owner) in enumerate(world.debts.all(world.watch.now())):
+        own = world.owners.get(owner.name) is owner
+        if own or record.token:
+            asked = owner.name if own else "end.a"
+            call(world, f"again{number}", asked, record.verb, (NAMES.index(record.item),), record.name)
+    known = len(world.records)
+    for item in range(ITEMS):
+        call(world, f"end{item}", "end.a", "contains", (item,), None)
+    present = {record.item: record.answer is True for record in world.records[known:]}
+    last = world.records[known:] if world.plan.kind == "rotating" else []
+    del world.records[known:]
+    losses = list(world.watch.settled())
+    call(world, "delete", "end.a", "delete", (), None)
+    del world.records[known:]
+    world.records += last
+    world.looks.excuse(world.records)
+    history = History(world.plan, world.records, losses, present, left=list(_left(world)))
+    for told in _told(history, world):
+        what, _, _ = told.partition(":")
+        raise Violation(_rule(what), told)
+
+
+def _left(world: ManyWorld) -> Iterator[str]:
+    """Yield the keys that stay for ever, or hold items; layers whose record was lost may be among those."""
+    lost = any("record" in loss.what for loss in world.watch.losses)
+    for server in world.servers:
+        for key in server.data.alive():
+            deadline = server.data.deadlines.get(key)
+            ttl = -1 if deadline is None else deadline - server.data.now // 1000
+            layer = b":layer:" in key and not lost
+            if ttl == -1 or layer or (b":" in key and b"}:" not in key and ttl > _SHARD_MS):
+                yield key.decode()
+
+
+def _told(history: History, world: ManyWorld) -> Iterator[str]:
+    yield from loss_violations(history)
+    if not world.scenario.faults & EXPLAINING:
+        yield from (f"no answer: {record}" for record in history.calls if record.state == "unknown")
+    if history.plan.claims:
+        yield from claim_violations(history)
+    elif history.plan.kind == "rotating":
+        yield from memory_violations(history)
+    else:
+        yield from violations(history)
+
+
+def _rule(text: str) -> str:
+    """Return the name of a rule: what a violation is called, without what it is about."""
+    words = text.split("\n", maxsplit=1)[0].split(" after ", maxsplit=1)[0].split()
+    return " ".join(word for word in words if not any(sign.isdigit() for sign in word))

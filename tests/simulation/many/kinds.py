@@ -1,0 +1,90 @@
+"""The kinds of filters of many keys that are simulated, and the plans by which their rules judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import bloomredis.asyncio
+from bloomredis.operations.rotating import RotatingOperations
+from bloomredis.operations.scaling import ScalingOperations
+from bloomredis.operations.sharded import ShardedOperations
+from bloomredis.stored import shard_record
+from tests.history.plans import SLICES, Kind, Made, Plan
+
+KEY: Final = "f"
+ITEMS: Final = 12
+NAMES: Final = tuple(f"x{item}" for item in range(ITEMS))
+SHARDS: Final = 3
+WINDOW: Final = 2.0
+STRAY_SECONDS: Final = 2.0
+"""How long a message may be on its way whose call is over."""
+
+
+class Simulated(NamedTuple):
+    """A kind of filter.
+
+    :ivar name: what the history's rules call it.
+    """
+
+    name: Kind
+    operations: Callable[..., Any]
+    asynchronous: Callable[..., Any]
+    options: dict[str, Any]
+
+
+KINDS: Final = {
+    "ScalingBloomFilter": Simulated(
+        "scaling",
+        ScalingOperations,
+        bloomredis.asyncio.ScalingBloomFilter,
+        {"capacity": 2, "error_rate": 1e-9, "expansion": 1},
+    ),
+    "RotatingBloomFilter": Simulated(
+        "rotating",
+        RotatingOperations,
+        bloomredis.asyncio.RotatingBloomFilter,
+        {"capacity": 12, "error_rate": 1e-9, "window": WINDOW, "slices": SLICES},
+    ),
+    "ShardedBloomFilter": Simulated(
+        "sharded",
+        ShardedOperations,
+        bloomredis.asyncio.ShardedBloomFilter,
+        {"capacity": 100, "error_rate": 1e-9, "shards": SHARDS},
+    ),
+}
+_BY_NAME: Final = {kind.name: kind for kind in KINDS.values()}
+
+
+@dataclass(frozen=True)
+class SimulatedPlan(Plan):
+    """The plan of a schedule."""
+
+    @property
+    def made(self) -> Made:
+        kind = _BY_NAME[self.kind]
+        return Made(kind.asynchronous.__name__, kind.options)
+
+    @property
+    def remembered(self) -> float:
+        return WINDOW
+
+    @property
+    def latest_copy(self) -> float:
+        return STRAY_SECONDS
+
+    def shard(self, item: str) -> int | None:
+        return shard_of(item) if self.kind == "sharded" else None
+
+
+@cache
+def shard_of(item: str) -> int:
+    """Return the shard that an item lives in."""
+    return _sharded().number(item.encode())
+
+
+@cache
+def _sharded() -> shard_record.ShardRecord:
+    return shard_record.plan(**_BY_NAME["sharded"].options)

@@ -1,0 +1,122 @@
+"""Schedules for filters of many keys: drawn from a seed, one action at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from typing import Final
+
+from tests.history.calls import Call as Record
+from tests.simulation.actions import Action, Scenario
+from tests.simulation.faults import late
+from tests.simulation.many.faults import FAULTS
+from tests.simulation.many.kinds import ITEMS, NAMES
+from tests.simulation.many.world import ManyWorld
+from tests.simulation.processes import Owner, Setup
+from tests.simulation.schedule import MOST_CALLS
+
+ADDING: Final = {"add": 10.0, "add_many": 2.0, "contains": 4.0}
+CLAIMING: Final = {"claim": 6.0, "claim_many": 1.0, "commit": 5.0, "release": 1.5, "extend": 1.0}
+WHOLE: Final = {"reserve": 0.5, "clear": 0.5, "delete": 0.3}
+CALLS: Final = frozenset(ADDING | CLAIMING | WHOLE)
+_DEEDS: Final = ("commit", "release", "extend")
+
+
+def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
+    """Return what a run begins with: each has some of the faults, so that none hides the others."""
+    some = frozenset(name for name in FAULTS if rng.random() < 0.4 and name in names)
+    sharded = kind == "ShardedBloomFilter"
+    options = (
+        ("on_lost", rng.choice(("raise", "raise", "recreate"))),
+        ("claims", kind != "RotatingBloomFilter" and rng.random() < 0.25),
+        ("servers", rng.choice((1, 2)) if sharded else 1),
+    )
+    processes = tuple(_setup(rng, f"p{i}") for i in range(rng.choice((1, 2, 2, 3))))
+    return Scenario(kind, options, processes, some, CALLS & set(names), is_warm=rng.random() < 0.6)
+
+
+def _setup(rng: random.Random, name: str) -> Setup:
+    objects: tuple[tuple[tuple[str, object], ...], ...] = ((),) * rng.choice((1, 1, 2))
+    return Setup(name, objects, rng.choice((0, 0, 1, 3)), rng.random() < 0.3)
+
+
+class Drawing:
+    """Draws the actions of one run; how often each kind is drawn differs from run to run."""
+
+    def __init__(self, rng: random.Random, world: ManyWorld) -> None:
+        self._rng, self._world = rng, world
+        self._faults = sorted(world.scenario.faults)
+        self._weights = [FAULTS[name][0] * rng.choice((0.3, 1.0, 3.0)) for name in self._faults]
+        self._fault_share = rng.choice((0.02, 0.06, 0.15)) if self._faults else 0.0
+        self._start_share = rng.choice((0.15, 0.3, 0.5))
+        whole = rng.choice((0.2, 1.0, 1.0, 5.0))
+        verbs = (CLAIMING if world.plan.claims else ADDING) | {
+            verb: weight * whole for verb, weight in WHOLE.items()
+        }
+        self._verbs = [verb for verb in verbs if verb in world.scenario.calls]
+        self._verb_weights = [verbs[verb] * rng.choice((0.2, 1.0, 1.0, 3.0)) for verb in self._verbs]
+        self._items = rng.choice((2, 4, ITEMS))
+        self._waits = rng.choice(((0.01, 0.1, 0.5), (0.001, 0.01)))
+        self._count = 0
+
+    def __call__(self) -> Action:
+        """Return the next action."""
+        rng, world = self._rng, self._world
+        draw = rng.random()
+        if draw < self._fault_share:
+            action = FAULTS[rng.choices(self._faults, self._weights)[0]][1](world, rng)
+        elif not world.calls or (draw > 1 - self._start_share and len(world.calls) < MOST_CALLS):
+            action = self._start()
+        elif world.network.strays and rng.random() < 0.1:
+            action = late(world, rng)
+        else:
+            action = self._progress()
+        return action or Action("wait", (rng.choice(self._waits),))
+
+    def _progress(self) -> Action | None:
+        exchanges = list(self._world.network.exchanges.values())
+        if not exchanges:
+            return None
+        exchange = self._rng.choice(exchanges)
+        done = exchange.message is not None and exchange.message.is_executed
+        return Action("reply" if done else "execute", (exchange.ref,))
+
+    def _start(self) -> Action | None:
+        rng, world = self._rng, self._world
+        self._count += 1
+        ref = f"c{self._count}"
+        if world.told and rng.random() < 0.3:
+            verbs = [verb for verb in ("reserve", "reserve", "clear") if verb in world.scenario.calls]
+            return Action(
+                "start", (ref, rng.choice(list(world.told)), rng.choice(verbs or ["reserve"]), (), None)
+            )
+        if rng.random() < 0.3 and (owed := world.debts.all(world.watch.now())):
+            return self._again(ref, owed)
+        verb = rng.choices(self._verbs, self._verb_weights)[0]
+        running = [call.requests[0].verb for call in world.calls.values()]
+        both = [each for each in running if each in ("clear", "delete") and each in self._verbs]
+        if both and rng.random() < 0.2:
+            verb = rng.choice(both)
+        if verb in _DEEDS:
+            return self._deed(ref, verb)
+        items: tuple[int, ...] = ()
+        if verb.endswith("_many"):
+            items = tuple(rng.randrange(self._items) for _ in range(rng.choice((2, 3, 4))))
+        elif verb not in WHOLE:
+            items = (rng.randrange(self._items),)
+        return Action("start", (ref, rng.choice(list(world.owners)), verb, items, None))
+
+    def _again(self, ref: str, owed: list[tuple[Record, Owner]]) -> Action:
+        record, owner = self._rng.choice(owed[-4:])
+        asked = owner.name
+        if record.token and self._rng.random() < 0.5:
+            asked = self._rng.choice(list(self._world.owners))
+        return Action("start", (ref, asked, record.verb, (NAMES.index(record.item),), record.name))
+
+    def _deed(self, ref: str, verb: str) -> Action | None:
+        held = [each for each in list(self._world.held.values())[-6:] if not each.busy]
+        if not held:
+            return None
+        one = self._rng.choice(held)
+        verb = one.ending.verb if one.ending else verb
+        return Action("start", (ref, one.owner.name, verb, (), one.record.name))

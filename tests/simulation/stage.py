@@ -1,0 +1,241 @@
+"""The stage of a simulation: processes with filter objects, calls, the network, and servers.
+
+What a call is, and how what happens is judged, is said by the worlds that are built on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from tests.simulation.actions import Action, Scenario
+from tests.simulation.database import ServerError
+from tests.simulation.environment import Environment
+from tests.simulation.loop import Client, Loop
+from tests.simulation.network import KNOWN_SCRIPTS, Exchange, Message, Network, error_of, verb_of
+from tests.simulation.processes import Call, Owner, Process, Setup, parted, unpacked
+from tests.simulation.server import Server
+
+
+class Stage(ABC):
+    """The state of a run.
+
+    :ivar owners: filter objects by name.
+    :ivar calls: operations under way.
+    :ivar lines: what happens, where it is wanted.
+    """
+
+    stray_seconds = 100.0
+    """How long a message may be on its way."""
+
+    def __init__(self, scenario: Scenario, environment: Environment, servers: Sequence[Server]) -> None:
+        for server in servers:
+            server.reset()
+            if scenario.is_warm:
+                server.learn(KNOWN_SCRIPTS)
+        self.scenario, self.environment, self.servers = scenario, environment, servers
+        self.server = servers[0]
+        self.network = Network()
+        self.owners: dict[str, Owner] = {}
+        self.processes: dict[str, Process] = {}
+        self.calls: dict[str, Call] = {}
+        self.tasks: dict[Any, Call] = {}
+        self.lines: list[str] | None = None
+        self._last_pid = 100
+
+    def clocks(self) -> tuple[float, int]:
+        """Return the clients' clock in seconds and the server's in microseconds."""
+        return self.environment.now, self.server.data.now
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time go on everywhere."""
+        self.environment.now += seconds
+        for server in self.servers:
+            server.data.now += int(seconds * 1e6)
+
+    def apply(self, action: Action) -> None:
+        """Let an action happen; nothing does if what it is about is not there."""
+        if self.lines is not None:
+            self.lines.append(str(action))
+        self.pass_time(0.001)
+        ACTIONS[action.name](self, *action.args)
+        self.notice(action.name)
+
+    @abstractmethod
+    def notice(self, why: str) -> None:
+        """Let what is stored be known, where something else than a command may have changed it."""
+
+    @abstractmethod
+    def disturbed(self, what: str) -> None:
+        """Note something after which less is promised."""
+
+    # -- processes
+
+    def begin_process(self, setup: Setup) -> None:
+        """Start a process with new filter objects."""
+        process = Process(setup.name, self.new_pid(), retries=setup.retries)
+        self.enter(process)
+        if setup.is_async:
+            process.loop = Loop(self.environment.monotonic)  # type: ignore[abstract]  # the rest is not used
+        for i, chosen in enumerate(setup.objects):
+            options = dict(chosen)
+            owner = Owner(f"{setup.name}.{'abc'[i]}", process, None, options)
+            owner.filter = self.made(owner, options)
+            self.adopt(owner)
+
+    def new_pid(self) -> int:
+        """Return the id of a new process."""
+        self._last_pid += 1
+        return self._last_pid
+
+    @abstractmethod
+    def made(self, owner: Owner, options: dict[str, Any]) -> Any:
+        """Return a new filter object, or the operations of one."""
+
+    def client(self, owner: Owner, place: int = 0) -> Client:
+        """Return an asyncio client of a server."""
+        return Client(owner.process.loop, partial(self._post, owner, place))
+
+    def adopt(self, owner: Owner) -> None:
+        """Let a filter object be called."""
+        self.owners[owner.name] = owner
+        owner.process.owners[owner.name] = owner
+        self.processes[owner.process.name] = owner.process
+
+    def enter(self, process: Process) -> None:
+        """Let the code of a process run next."""
+        self.environment.pid = process.pid
+
+    # -- calls
+
+    @abstractmethod
+    def start(self, ref: str, name: str, verb: str, items: Sequence[int], other: str | None) -> None:
+        """Let a filter object be called."""
+
+    def send(self, call: Call, step: Any) -> None:
+        """Send what an operation asks for, to several servers at once if it does."""
+        places = parted(step)
+        if len(places) == 1 and places[0][0] is None:
+            self._send(call, call.ref, places[0], (call.answer, call.fail))
+            return
+        replies: list[Any] = [None] * len(places)
+        waiting = set(range(len(places)))
+
+        def take(i: int, reply: Any) -> None:
+            replies[i] = reply
+            waiting.discard(i)
+            if not waiting:
+                if len(places) == 1 and isinstance(reply, Exception):
+                    call.fail(reply)
+                else:
+                    call.answer(reply if len(places) == 1 else replies)
+
+        for i, place in enumerate(places):
+            self._send(call, f"{call.ref}@{i}", place, (partial(take, i), partial(take, i)))
+
+    def _send(
+        self, call: Call, ref: str, step: tuple[int | None, Any], then: Sequence[Callable[[Any], object]]
+    ) -> None:
+        commands, single, made = unpacked(step[1])
+        exchange = Exchange(ref, call.owner, commands, call.requests, is_single=single, place=step[0] or 0)
+        exchange.answer, exchange.fail = (lambda reply: then[0](made(reply))), then[1]
+        self.network.send(exchange, self.server.data.now)
+
+    def _post(self, owner: Owner, place: int, commands: list[Any], future: Any, single: bool) -> None:  # noqa: FBT001 - as a client is given it
+        """Send what an asyncio client is given."""
+        free = next(i for i in range(100) if f"{owner.name}/{i}" not in self.network.exchanges)
+        call = self.tasks.get(asyncio.current_task(owner.process.loop))
+        requests = self.waiting(owner) if call is None else call.requests
+        exchange = Exchange(f"{owner.name}/{free}", owner, commands, requests, is_single=single, place=place)
+        exchange.answer, exchange.fail = future.set_result, future.set_exception
+        future.add_done_callback(lambda done: self.network.abandon(exchange) if done.cancelled() else None)
+        self.network.send(exchange, self.server.data.now)
+
+    def waiting(self, owner: Owner) -> Sequence[Any]:
+        """Return the requests that a shared batch may be for."""
+        return ()
+
+    def ended(self, call: Call, answer: Any, error: BaseException | None) -> None:
+        """Take what a caller was answered."""
+        self.calls.pop(call.ref, None)
+        self.tasks.pop(call.task, None)
+        if self.lines is not None:
+            self.lines.append(f"    {call.ref} {answer!r}" if error is None else f"    {call.ref} {error!r}")
+        self.settle(call, answer, error)
+
+    @abstractmethod
+    def settle(self, call: Call, answer: Any, error: BaseException | None) -> None:
+        """Note what a call ended with."""
+
+    @abstractmethod
+    def voided(self, call: Call) -> None:
+        """Note that a call has vanished with its process."""
+
+    def go_on(self, owner: Owner, on: Callable[[], object]) -> None:
+        """Let a process go on after something has happened to it."""
+        self.enter(owner.process)
+        on()
+        if owner.process.loop is not None:
+            owner.process.loop.run()
+
+    # -- messages
+
+    def execute(self, ref: str) -> None:
+        """Let the server execute the next command of a message."""
+        exchange = self.network.exchanges.get(ref)
+        if exchange is not None and exchange.message is not None and not exchange.message.is_executed:
+            self.run(exchange.message)
+
+    def run(self, message: Message) -> None:
+        """Execute the next command of a message."""
+        exchange = message.exchange
+        command = exchange.commands[len(message.replies)]
+        verb = verb_of(command)
+        try:
+            reply = self.servers[exchange.place].execute(command)
+        except ServerError as error:
+            reply = error_of(str(error))
+        message.replies.append(reply)
+        exchange.was_executed |= not isinstance(reply, Exception)
+        if self.lines is not None:
+            self.lines.append(f"    {message.name} {verb} -> {reply!r}")
+        self.executed(exchange, verb, reply)
+
+    @abstractmethod
+    def executed(self, exchange: Exchange, verb: str, reply: Any) -> None:
+        """Note that a command was executed."""
+
+    def reply(self, ref: str) -> None:
+        """Hand a client the reply that it waits for."""
+        exchange = self.network.exchanges.get(ref)
+        if exchange is not None:
+            self.replied(exchange)
+            self.go_on(exchange.owner, lambda: self.network.answer(exchange))
+
+    @abstractmethod
+    def replied(self, exchange: Exchange) -> None:
+        """Note that a client is handed a reply."""
+
+    def wait(self, seconds: float) -> None:
+        """Let time go on; a message that is too old is lost."""
+        self.pass_time(seconds)
+        self.drop_old()
+
+    def drop_old(self) -> None:
+        """Let messages be lost that are too old."""
+        oldest = self.server.data.now - self.stray_seconds * 1e6
+        for name, message in list(self.network.strays.items()):
+            if message.clock < oldest:
+                del self.network.strays[name]
+
+
+ACTIONS: Final[dict[str, Callable[..., None]]] = {
+    "start": lambda world, *args: world.start(*args),
+    "execute": Stage.execute,
+    "reply": Stage.reply,
+    "wait": Stage.wait,
+}
+"""What may happen, by name; `faults` adds to it."""
