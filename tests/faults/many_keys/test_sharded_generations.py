@@ -419,6 +419,7 @@ def test_a_lost_shard_is_told_of_before_another_thread_goes_on(any_proxy: Proxy,
 
 def test_a_shard_of_a_cleared_filter_is_not_recorded_in_the_next_one(proxy: Proxy, server: Server) -> None:
     """Another call of the object has opened the next one between the last look and the recording."""
+    ShardedBloomFilter(server.client(), "loads-the-scripts", **OPTIONS).add("x")
     told: list[FilterLostError] = []
     f = ShardedBloomFilter(proxy.client(), "seen", on_lost=told.append, **OPTIONS)
     f.reserve()
