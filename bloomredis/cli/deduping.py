@@ -6,10 +6,9 @@ were written: a reader that goes away after some lines leaves no more than about
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from itertools import compress
-from typing import Any, Final
+from typing import Any
 
 import typer
 
@@ -22,8 +21,6 @@ from bloomredis.cli.output import fail
 
 Piece = tuple[Sequence[Key], Sequence[bytes]]
 """The keys of lines, each key once, and the lines."""
-
-_MANY: Final = 1000  # lines
 
 
 class Deduping:
@@ -45,7 +42,6 @@ class Deduping:
 
     def run(self, lines: Iterator[list[bytes]]) -> None:
         """Deduplicate batch by batch; write each before the next is read."""
-        gc.freeze()  # so that the collections below look at what came since, which is little
         for batch in lines:
             keys, kept = self._columns.split(batch, self.totals["read"])
             new = sum(map(self._ask, self._pieces(keys, kept)))
@@ -53,8 +49,6 @@ class Deduping:
             self.totals["new"] += new
             self._crowding.added(len(batch), new)
             self._columns.check()
-            if len(batch) > _MANY:
-                gc.collect()  # a batch and its answers refer to each other, and Python would keep many such
         self._crowding.end()
 
     def _pieces(self, keys: Sequence[Key], lines: Sequence[bytes]) -> Iterator[Piece]:

@@ -112,7 +112,7 @@ class CachedMembership:
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         if not len(ask):
-            return Answers(lambda _: None, [False] * len(encoded))
+            return Answers(lambda *_: None, [False] * len(encoded))
         copy = yield from self._refreshed(handle)
         asked = batch.take(ask)
         sent, owed = time.monotonic(), self._are_owed(asked.encoded)
@@ -222,4 +222,4 @@ def _merged_error(
 def _answers(replies: Answers, ask: list[int], answers: list[bool]) -> Answers:
     """Return the answers of a batch whose items at these indexes were sent."""
     index = {i: j for j, i in enumerate(ask[: len(replies)])}
-    return Answers(lambda i: replies.keep([index[i]] if i in index else ()), answers)
+    return Answers(lambda i, _: replies.keep([index[i]] if i in index else ()), answers)

@@ -119,9 +119,9 @@ class Membership:
         items, prepared = parts_of(batch)
         generations: list[tuple[int, bytes]] = []  # of the answers from each index on
 
-        def keep(i: int) -> None:
+        def keep(i: int, answer: bool) -> None:  # noqa: FBT001 - an index and its answer
             generation = next(own for start, own in reversed(generations) if start <= i)
-            self._ledger.keep(items[i], generation, answer=answers[i])
+            self._ledger.keep(items[i], generation, answer=answer)
 
         answers = Answers(keep)
         try:

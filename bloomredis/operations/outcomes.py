@@ -24,16 +24,20 @@ _ADVICE_WITHOUT: Final = "a second call on the same object answers as this one w
 
 
 class Answers(list[bool]):
-    """Answers of a batch, in order; one that could not be delivered can be kept for who asks again."""
+    """Answers of a batch, in order; one that could not be delivered can be kept for who asks again.
 
-    def __init__(self, keep: Callable[[int], None], answers: Iterable[bool] = ()) -> None:
+    `keep` is given the index of an item and its answer; it must not refer to the answers, which would keep
+    both in memory until the next collection of garbage.
+    """
+
+    def __init__(self, keep: Callable[[int, bool], None], answers: Iterable[bool] = ()) -> None:
         super().__init__(answers)
         self._keep = keep
 
     def keep(self, indexes: Iterable[int]) -> None:
         """Keep the answers of these items of the batch."""
         for i in indexes:
-            self._keep(i)
+            self._keep(i, self[i])
 
 
 def is_not_executed(error: BaseException) -> bool:

@@ -142,11 +142,11 @@ class RoutedOperations(Verbs):
             raise
         merged, error = put_together(len(items), outcomes)
         if error is None:
-            return Answers(lambda i: answered.keep([i]), [answer is True for answer in merged])
+            return Answers(lambda i, _: answered.keep([i]), [answer is True for answer in merged])
         known = merged.index(None)
         answered.keep(range(known, len(items)))
         interrupted = stopped_batch("add_many", merged, items, error, outcomes)
-        interrupted.answers = Answers(lambda i: answered.keep([i]), interrupted.results)
+        interrupted.answers = Answers(lambda i, _: answered.keep([i]), interrupted.results)
         raise interrupted
 
     def contains_encoded(self, encoded: Encoded) -> Op[list[bool]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 import redis
 
+import bloomredis
 from bloomredis import (
     FilterLostError,
     FilterMismatchError,
     FilterNotFoundError,
 )
+from bloomredis.operations.outcomes import Answers
 from tests.support.servers import Server
 
 
@@ -299,3 +302,18 @@ def test_a_restart_changes_no_answer(bloom: Any) -> None:
             own.start()
             assert not f.add("a")
             assert f.add("b")
+
+
+@pytest.mark.parametrize("kind", ["BloomFilter", "ShardedBloomFilter"])
+def test_batches_leave_no_garbage(any_client: redis.Redis, kind: str) -> None:
+    """What a batch took is free when it is over, without a collection: a stream of batches takes no more."""
+    f = getattr(bloomredis, kind)(any_client, "seen", capacity=1000, error_rate=1e-6)
+    f.add_many(["a", "b"])
+    gc.collect()
+    gc.disable()
+    try:
+        for i in range(10):
+            f.add_many([f"{i}", f"{i}x"])
+        assert not [each for each in gc.get_objects() if isinstance(each, Answers)]
+    finally:
+        gc.enable()
