@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from typing import Any, Final
@@ -22,6 +23,7 @@ class Crowding:
     """
 
     def __init__(self, seen: Any, reading: Reading, *, shared: bool) -> None:
+        logging.getLogger("bloomredis").addHandler(logging.NullHandler())  # this says it in options
         self._seen = seen
         self._reading = reading
         self._every = _EVERY if shared else math.inf

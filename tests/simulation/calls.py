@@ -85,7 +85,7 @@ def _start(world: World, call: Call, verb: str, items: Sequence[int]) -> None:
     """Start a call as a thread does."""
     operations, item = call.owner.filter, NAMES[items[0]] if items else ""
     if verb in ("add", "contains") and call.requests[0].earlier is None:
-        prepared = prepared_add(operations, item, world.environment.now) if verb == "add" else None
+        prepared = prepared_add(operations, item) if verb == "add" else None
         if prepared is not None:
             call.start(prepared, world.send)
             return

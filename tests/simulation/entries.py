@@ -33,8 +33,8 @@ def in_local_cache(operations: Any, item: str) -> bool:
     return known(item)
 
 
-def prepared_add(operations: Any, item: str, now: float) -> Any:
+def prepared_add(operations: Any, item: str) -> Any:
     """Return the operation of an add whose command is prepared without a generator, None if there is none."""
     usual = _usual and _usual(operations)
     call = usual and usual.add(item)
-    return call and call.operation(now)
+    return call and call.operation()

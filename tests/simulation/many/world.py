@@ -147,7 +147,7 @@ class ManyWorld(Stage):
             self._start_task(call, ask)
             return
         plain = verb == "add" and ask.token is None and len(self.servers) == 1
-        prepared = prepared_add(owner.filter, ask.items[0], self.environment.now) if plain else None
+        prepared = prepared_add(owner.filter, ask.items[0]) if plain else None
         call.start(prepared or _OPERATIONS[verb](owner.filter, ask), self.send)
 
     def _start_task(self, call: Call, ask: Ask) -> None:
