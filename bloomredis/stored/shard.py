@@ -122,7 +122,7 @@ class StoredShard(StoredFilter):
     def _reserved(self, of_handle: Handle) -> Op[Header]:
         """Make the shard if there is none, for a moment; return the header of what is there."""
         of = self._of
-        generation = of_handle.generation[:4] + os.urandom(4)
+        generation = shard_record.tag_of(of_handle.generation) + os.urandom(4)
         template = replace(of.known.shard, generation=generation).pack()
         ttl = min(of.remaining or UNRECORDED_MS, UNRECORDED_MS)
         return self.read((yield from self._call(_RESERVE, [template, ttl], self.wait))).header
@@ -149,4 +149,4 @@ class StoredShard(StoredFilter):
 
 def _owns(record: Handle, shard: Header) -> bool:
     """True for a shard of that record, False for one of an earlier record."""
-    return shard.generation[:4] == record.generation[:4]
+    return shard_record.tag_of(shard.generation) == shard_record.tag_of(record.generation)

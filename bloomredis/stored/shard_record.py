@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import struct
 from binascii import crc_hqx
 from collections.abc import Sequence
@@ -66,12 +67,16 @@ class ShardRecord:
     @property
     def tag(self) -> bytes:
         """The prefix of the generations of this record's shards, and of no other record's."""
-        return self.head.generation[:4]
+        return tag_of(self.head.generation)
 
     @property
     def shard(self) -> Header:
         """The header of a new shard, without a generation."""
         return replace(self.head, kind=0, capacity=self.shard_capacity, generation=bytes(8), created_at=0)
+
+    def renewed(self, state: int = IN_USE) -> ShardRecord:
+        """Return the record of another generation."""
+        return replace(self, head=replace(self.head, generation=os.urandom(8)), state=state)
 
     def number(self, encoded: bytes) -> int:
         """Return the number of the shard that an item is in."""
@@ -92,6 +97,11 @@ class ShardRecord:
     def server(self, number: int) -> int:
         """Return the place of the server that has a shard."""
         return number % self.servers
+
+
+def tag_of(generation: bytes) -> bytes:
+    """Return what the generation of a record has in common with those of its shards."""
+    return generation[:4]
 
 
 def parse(data: bytes) -> tuple[ShardRecord, list[bytes]]:

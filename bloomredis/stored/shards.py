@@ -14,10 +14,8 @@ A shard notices its own loss at each call; the record is looked at once a second
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 from bloomredis.errors import (
@@ -73,7 +71,7 @@ class StoredShards(RecordTable):
             if self._planned is None:
                 raise self.explained(Refusal(replies.MISSING, ""))
             yield from self._copies(self._planned, is_new=True)
-            found = yield from self._ask(0, _renewed(self._planned))
+            found = yield from self._ask(0, self._planned.renewed())
             self._check(found.record, 0, self._planned)
         return found
 
@@ -163,7 +161,7 @@ class StoredShards(RecordTable):
                 return None, False
             if found is None and state != shard_record.DELETED:  # as in `_find_record`: copies come first
                 yield from self._copies(last, is_new=True)
-            new = replace(_renewed(last), state=state)
+            new = last.renewed(state)
             now = yield from self._ask(0, new, found.record.head.identity if found else b"")
             if now.record.head.generation == new.head.generation:
                 return now, found is not None
@@ -192,11 +190,11 @@ class StoredShards(RecordTable):
         """Delete the shards that are not those of the stored record, which is read after they were seen."""
         shards = {number: StoredShard(self, number, record) for number in range(record.shards)}
         seen = yield from self._each(record, shards, lambda number: shards[number].found())
-        live = (yield from self._stored_generation())[:4]
+        live = shard_record.tag_of((yield from self._stored_generation()))
         doomed = {
             number: found
             for number, found in zip(shards, seen, strict=True)
-            if found is not None and found.generation[:4] != live
+            if found is not None and shard_record.tag_of(found.generation) != live
         }
         yield from self._each(record, doomed, lambda number: shards[number].drop(doomed[number]))
 
@@ -234,10 +232,6 @@ class StoredShards(RecordTable):
         numbers = {number for number, entry in enumerate(found.table) if entry} - done
         yield from self._each(found.record, numbers, lambda number: self.shard(number).expire(ttl))
         return numbers
-
-
-def _renewed(record: ShardRecord) -> ShardRecord:
-    return replace(record, head=replace(record.head, generation=os.urandom(8)))
 
 
 def _spread(record: ShardRecord) -> tuple[int, ...]:
