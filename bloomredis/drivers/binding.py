@@ -38,7 +38,7 @@ class Bound(Generic[C]):
     _stored_operations: ClassVar[Callable[[str], Any]]
     """Makes the operations of a filter whose parameters are read from the server."""
 
-    def __init__(self, client: C | Sequence[C], operations: Any, others: Others[Self] | None = None) -> None:
+    def __init__(self, client: C | Sequence[C], operations: Any) -> None:
         self._check_kind(client)
         if isinstance(client, list | tuple):
             self._check_servers(client, operations)
@@ -50,7 +50,7 @@ class Bound(Generic[C]):
                 f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
             )
         self._operations = operations
-        self._others = others or Others[Self]()
+        self._others = Others[Self]()
         self._address = client if is_address(client) else None
         if self._address is None:
             self._client = cast("C", client)  # of several servers a sequence: `OnServer` names one
@@ -114,11 +114,8 @@ class Bound(Generic[C]):
 
     def with_client(self, client: C | Sequence[C]) -> Self:
         """Return the same filter over another client: in another process, thread or event loop."""
-        return self._over(client, self._operations)
-
-    def _over(self, client: C | Sequence[C], operations: Any, others: Others[Self] | None = None) -> Self:
         made = type(self).__new__(type(self))
-        Bound.__init__(made, client, operations, others)
+        Bound.__init__(made, client, self._operations)
         return made
 
     def _at(self, name: str, ttl: Any) -> Self:
