@@ -14,16 +14,14 @@ from typing import Any, Final
 import bloomredis
 from tests.history import crashing
 from tests.history.calls import Call
-from tests.history.claim_rules import claim_violations
 from tests.history.crashing import Crash
 from tests.history.disturbing import disturbed
 from tests.history.faults import Faults, Rates
-from tests.history.loss_rules import loss_violations
+from tests.history.judging import all_violations
 from tests.history.losses import Loss
 from tests.history.plans import KINDS, LATEST_COPY, Kind, Plan, plan
 from tests.history.process import Links, serve
-from tests.history.remembering import memory_violations
-from tests.history.rules import History, violations
+from tests.history.rules import History
 from tests.support.proxy import proxied
 from tests.support.servers import Server
 
@@ -187,7 +185,7 @@ class Rounds:
             losses = [*disturber.losses, *_of_workers(calls)]
             history = _history(clients if len(clients) > 1 else clients[0], what, calls, losses)
         self.found.count(calls, [fault.met for fault in faults], disturber.met)
-        return list(itertools.islice(_rules(history), MOST_TOLD))
+        return list(itertools.islice(all_violations(history), MOST_TOLD))
 
 
 def _of_workers(calls: Sequence[Call]) -> list[Loss]:
@@ -230,14 +228,3 @@ def _left(clients: Any, what: Plan, losses: Sequence[Loss]) -> list[str]:
     several = clients if isinstance(clients, list) else [clients]
     keys = [(client, key) for client in several for key in client.scan_iter(count=1000)]
     return [key.decode() for client, key in keys if client.pttl(key) == -1 or b":layer:" in key]
-
-
-def _rules(history: History) -> Iterator[str]:
-    """Yield what is wrong with a round."""
-    yield from loss_violations(history)
-    if history.plan.claims:
-        yield from claim_violations(history)
-    elif history.plan.kind == "rotating":
-        yield from memory_violations(history)
-    else:
-        yield from violations(history)

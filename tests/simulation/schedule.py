@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
-from typing import Any, Final
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.faults import FAULTS, late
 from tests.simulation.kinds import ADDING, CLAIMING, ITEMS, KINDS, Kind
 from tests.simulation.processes import Setup
+from tests.simulation.stage import Stage
 from tests.simulation.world import World
+
+W = TypeVar("W", bound=Stage)
+Fault = Callable[[W, random.Random], Action | None]
 
 MOST_CALLS: Final = 6
 """Calls under way at the same time."""
@@ -37,23 +42,20 @@ def _setup(rng: random.Random, kind: Kind, name: str) -> Setup:
     return Setup(name, objects, rng.choice((0, 0, 1, 3, 10)), rng.random() < 0.4)
 
 
-class Drawing:
-    """Draws the actions of one run; how often each kind is drawn differs from run to run."""
+class Draws(ABC, Generic[W]):
+    """Draws the actions of one run; how often each kind is drawn differs from run to run.
 
-    def __init__(self, rng: random.Random, world: World) -> None:
-        self._rng, self._world = rng, world
+    :param faults: what may happen, by name: how often in proportion, and how it is drawn.
+    """
+
+    _waits: Sequence[float] = (0.01, 0.1, 0.5)
+
+    def __init__(self, rng: random.Random, world: W, faults: Mapping[str, tuple[float, Fault[W]]]) -> None:
+        self._rng, self._world, self._by_name = rng, world, faults
         self._faults = sorted(world.scenario.faults)
-        self._weights = [FAULTS[name][0] * rng.choice((0.3, 1.0, 3.0)) for name in self._faults]
+        self._weights = [faults[name][0] * rng.choice((0.3, 1.0, 3.0)) for name in self._faults]
         self._fault_share = rng.choice((0.02, 0.06, 0.15)) if self._faults else 0.0
         self._start_share = rng.choice((0.15, 0.3, 0.5))
-        favoured = rng.choice(((), (), ADDING, CLAIMING))
-        weights = {
-            name: weight * rng.choice((0.2, 1.0, 1.0, 3.0)) * (5.0 if name in favoured else 1.0)
-            for name, weight in world.kind.calls.items()
-        }
-        self._calls = [name for name in weights if name in world.scenario.calls]
-        self._call_weights = [weights[name] for name in self._calls]
-        self._items = rng.choice((2, 3, ITEMS))
         self._count = 0
 
     def __call__(self) -> Action:
@@ -61,14 +63,15 @@ class Drawing:
         rng, world = self._rng, self._world
         draw = rng.random()
         if draw < self._fault_share:
-            action = FAULTS[rng.choices(self._faults, self._weights)[0]][1](world, rng)
+            action = self._by_name[rng.choices(self._faults, self._weights)[0]][1](world, rng)
         elif not world.calls or (draw > 1 - self._start_share and len(world.calls) < MOST_CALLS):
-            action = self._start()
+            self._count += 1
+            action = self._start(f"c{self._count}")
         elif world.network.strays and rng.random() < 0.1:
             action = late(world, rng)
         else:
             action = self._progress()
-        return action or Action("wait", (rng.choice((0.01, 0.1, 0.5)),))
+        return action or Action("wait", (rng.choice(self._waits),))
 
     def _progress(self) -> Action | None:
         exchanges = list(self._world.network.exchanges.values())
@@ -78,10 +81,27 @@ class Drawing:
         done = exchange.message is not None and exchange.message.is_executed
         return Action("reply" if done else "execute", (exchange.ref,))
 
-    def _start(self) -> Action | None:
+    @abstractmethod
+    def _start(self, ref: str) -> Action | None:
+        """Return the start of a call with that name."""
+
+
+class Drawing(Draws[World]):
+    """Draws the actions of a run over a filter of one key."""
+
+    def __init__(self, rng: random.Random, world: World) -> None:
+        super().__init__(rng, world, FAULTS)
+        favoured = rng.choice(((), (), ADDING, CLAIMING))
+        weights = {
+            name: weight * rng.choice((0.2, 1.0, 1.0, 3.0)) * (5.0 if name in favoured else 1.0)
+            for name, weight in world.kind.calls.items()
+        }
+        self._calls = [name for name in weights if name in world.scenario.calls]
+        self._call_weights = [weights[name] for name in self._calls]
+        self._items = rng.choice((2, 3, ITEMS))
+
+    def _start(self, ref: str) -> Action | None:
         rng, world = self._rng, self._world
-        self._count += 1
-        ref = f"c{self._count}"
         if world.history.unknown and rng.random() < 0.3:
             return self._repeated(ref)
         owner = rng.choice(list(world.owners))

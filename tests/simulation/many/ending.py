@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.history.claim_rules import claim_violations
+from tests.history.judging import answer_violations
 from tests.history.loss_rules import loss_violations
-from tests.history.remembering import memory_violations
-from tests.history.rules import History, violations
+from tests.history.rules import History
 from tests.simulation.draining import call, drain
 from tests.simulation.history import Violation
 from tests.simulation.many.faults import EXPLAINING
@@ -62,12 +61,7 @@ def _told(history: History, world: ManyWorld) -> Iterator[str]:
     yield from loss_violations(history)
     if not world.scenario.faults & EXPLAINING:
         yield from (f"no answer: {record}" for record in history.calls if record.state == "unknown")
-    if history.plan.claims:
-        yield from claim_violations(history)
-    elif history.plan.kind == "rotating":
-        yield from memory_violations(history)
-    else:
-        yield from violations(history)
+    yield from answer_violations(history)
 
 
 def _rule(text: str) -> str:

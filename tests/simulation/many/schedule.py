@@ -8,12 +8,11 @@ from typing import Final
 
 from tests.history.calls import Call as Record
 from tests.simulation.actions import Action, Scenario
-from tests.simulation.faults import late
 from tests.simulation.many.faults import FAULTS
 from tests.simulation.many.kinds import ITEMS, NAMES
 from tests.simulation.many.world import ManyWorld
 from tests.simulation.processes import Owner, Setup
-from tests.simulation.schedule import MOST_CALLS
+from tests.simulation.schedule import Draws
 
 ADDING: Final = {"add": 10.0, "add_many": 2.0, "contains": 4.0}
 CLAIMING: Final = {"claim": 6.0, "claim_many": 1.0, "commit": 5.0, "release": 1.5, "extend": 1.0}
@@ -40,15 +39,11 @@ def _setup(rng: random.Random, name: str) -> Setup:
     return Setup(name, objects, rng.choice((0, 0, 1, 3)), rng.random() < 0.3)
 
 
-class Drawing:
-    """Draws the actions of one run; how often each kind is drawn differs from run to run."""
+class Drawing(Draws[ManyWorld]):
+    """Draws the actions of a run over a filter of many keys."""
 
     def __init__(self, rng: random.Random, world: ManyWorld) -> None:
-        self._rng, self._world = rng, world
-        self._faults = sorted(world.scenario.faults)
-        self._weights = [FAULTS[name][0] * rng.choice((0.3, 1.0, 3.0)) for name in self._faults]
-        self._fault_share = rng.choice((0.02, 0.06, 0.15)) if self._faults else 0.0
-        self._start_share = rng.choice((0.15, 0.3, 0.5))
+        super().__init__(rng, world, FAULTS)
         whole = rng.choice((0.2, 1.0, 1.0, 5.0))
         verbs = (CLAIMING if world.plan.claims else ADDING) | {
             verb: weight * whole for verb, weight in WHOLE.items()
@@ -57,34 +52,9 @@ class Drawing:
         self._verb_weights = [verbs[verb] * rng.choice((0.2, 1.0, 1.0, 3.0)) for verb in self._verbs]
         self._items = rng.choice((2, 4, ITEMS))
         self._waits = rng.choice(((0.01, 0.1, 0.5), (0.001, 0.01)))
-        self._count = 0
 
-    def __call__(self) -> Action:
-        """Return the next action."""
+    def _start(self, ref: str) -> Action | None:
         rng, world = self._rng, self._world
-        draw = rng.random()
-        if draw < self._fault_share:
-            action = FAULTS[rng.choices(self._faults, self._weights)[0]][1](world, rng)
-        elif not world.calls or (draw > 1 - self._start_share and len(world.calls) < MOST_CALLS):
-            action = self._start()
-        elif world.network.strays and rng.random() < 0.1:
-            action = late(world, rng)
-        else:
-            action = self._progress()
-        return action or Action("wait", (rng.choice(self._waits),))
-
-    def _progress(self) -> Action | None:
-        exchanges = list(self._world.network.exchanges.values())
-        if not exchanges:
-            return None
-        exchange = self._rng.choice(exchanges)
-        done = exchange.message is not None and exchange.message.is_executed
-        return Action("reply" if done else "execute", (exchange.ref,))
-
-    def _start(self) -> Action | None:
-        rng, world = self._rng, self._world
-        self._count += 1
-        ref = f"c{self._count}"
         if world.told and rng.random() < 0.3:
             verbs = [verb for verb in ("reserve", "reserve", "clear") if verb in world.scenario.calls]
             return Action(

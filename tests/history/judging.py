@@ -1,0 +1,26 @@
+"""All rules that a round has to keep, by what it was about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.history.claim_rules import claim_violations
+from tests.history.loss_rules import loss_violations
+from tests.history.remembering import memory_violations
+from tests.history.rules import History, violations
+
+
+def all_violations(history: History) -> Iterator[str]:
+    """Yield what is wrong with a round: first with what was told of losses, then with its answers."""
+    yield from loss_violations(history)
+    yield from answer_violations(history)
+
+
+def answer_violations(history: History) -> Iterator[str]:
+    """Yield what is wrong with the answers of a round."""
+    if history.plan.claims:
+        yield from claim_violations(history)
+    elif history.plan.kind == "rotating":
+        yield from memory_violations(history)
+    else:
+        yield from violations(history)
