@@ -14,7 +14,7 @@ from tests.simulation.faults import FAULTS as FAULTS_OF_ONE
 from tests.simulation.holes import WITH, opened
 from tests.simulation.many.faults import FAULTS as FAULTS_OF_MANY
 from tests.simulation.many.schedule import CALLS
-from tests.simulation.running import STEPS, WAYS, Failure, Simulator
+from tests.simulation.running import WAYS, Failure, Simulator
 from tests.simulation.shrinking import shrunk
 
 FAULTS: Final = [*dict.fromkeys([*FAULTS_OF_ONE, *FAULTS_OF_MANY])]
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     simulator = Simulator()
     with simulator.installed(), opened(options.hole):
         if options.seed is not None:
-            found = [simulator.draw(options.seed, options.kind[0], names, steps=options.steps or STEPS)]
+            found = [simulator.draw(options.seed, options.kind[0], names, steps=options.steps)]
             return _told(simulator, [failure for failure in found if failure], trace=options.trace)
         return _many(simulator, options, names)
 

@@ -44,6 +44,20 @@ class ClaimRules:
                 raise Violation("not done", f'{request} was answered "done", and it was not in')
         elif state == "claimed":
             self._grant(request)
+        else:
+            self._check_own(request)
+
+    def _check_own(self, request: Request) -> None:
+        """Check that an object which asks again is not kept out by its own claim without an answer."""
+        asked = [each for each in self._history.requests[request.item] if each.verb == "claim"]
+        holder = max((each for each in asked if each.claims), key=lambda each: each.executed, default=None)
+        if holder is None or holder.state != "unknown" or holder.owner is not request.owner:
+            return
+        others = [each for each in asked if each.owner is request.owner and each not in (holder, request)]
+        is_next = holder.ended <= request.started and not any(each.overlaps(holder) for each in others)
+        is_first = not any(each.started > holder.ended for each in others)
+        if is_next and is_first and not self._history.disturbed_since(holder.started, "claim", "rollback"):
+            raise Violation("own claim", f'{request} was answered "busy", and {holder} had claimed the item')
 
     def _grant(self, request: Request) -> None:
         grant = Grant(request)

@@ -30,6 +30,7 @@ class Request:
     :ivar earlier: the request whose token it carries.
     :ivar entry: the newest entry of the log when it began.
     :ivar executed: the server's clock when its last command was executed, and the `generation` there.
+    :ivar claims: whether its last command got the claim.
     :ivar committed: the entry of the log when a commit was first executed.
     :ivar opened: the generation that it opened, if it did; and of which it was `told`.
     :ivar held: what a claim was answered with, or what a commit is about.
@@ -41,6 +42,7 @@ class Request:
     __slots__ = (
         *(
             "answer",
+            "claims",
             "clock",
             "committed",
             "earlier",
@@ -84,6 +86,7 @@ class Request:
         self.told: bytes | None = None
         self.committed: int | None = None
         self.is_single = True
+        self.claims = False
         self.is_cancelled = False
         self.ending: str | None = None
 

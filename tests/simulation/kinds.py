@@ -78,7 +78,7 @@ class PlainObserver(_Observer):
         if parameters not in self._masks:
             self._masks[parameters] = self._learn(value)
         bits = int.from_bytes(value[64:], "big")
-        return value[40:48], tuple([int(bits & mask == mask) for mask in self._masks[parameters]])
+        return value[40:56], tuple([int(bits & mask == mask) for mask in self._masks[parameters]])
 
     @staticmethod
     def _learn(value: bytes) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ class CountingObserver(_Observer):
                 tuple(sorted(set(layout.probes(name.encode())))) for name in NAMES
             )
         counts = [min([_counter(value, place) for place in places]) for places in self._places[parameters]]
-        return value[40:48], tuple(counts)
+        return value[40:56], tuple(counts)
 
 
 def _counter(value: bytes, place: int) -> int:

@@ -20,8 +20,8 @@ from tests.simulation.server import Server
 from tests.simulation.stage import Stage
 from tests.simulation.world import World
 
-STEPS: Final = 200
-"""Actions in a run."""
+STEPS: Final = (40, 200)
+"""Actions in a run: short ones too, whose last calls are about items that nobody has added before."""
 
 
 class Way(NamedTuple):
@@ -67,7 +67,7 @@ class Simulator:
         kind: str,
         names: Collection[str],
         *,
-        steps: int = STEPS,
+        steps: int | None = None,
         lines: list[str] | None = None,
     ) -> Failure | None:
         """Draw a schedule from a seed and carry it out; return how it failed, if it did.
@@ -83,7 +83,7 @@ class Simulator:
         drawing = way.drawing(rng, world)
         actions: list[Action] = []
         try:
-            for _ in range(steps):
+            for _ in range(steps or rng.choice(STEPS)):
                 actions.append(drawing())
                 self.steps += 1
                 world.apply(actions[-1])

@@ -99,9 +99,15 @@ class Drawing(Draws[World]):
         self._calls = [name for name in weights if name in world.scenario.calls]
         self._call_weights = [weights[name] for name in self._calls]
         self._items = rng.choice((2, 3, ITEMS))
+        self._token_share = rng.choice((0.5, 1.0))
+        self._twin_share = rng.choice((0.0, 0.5))
+        self._twin: tuple[str, tuple[int, ...]] | None = None  # an add of a task, that another makes too
 
     def _start(self, ref: str) -> Action | None:
         rng, world = self._rng, self._world
+        if self._twin is not None:
+            (owner, twins), self._twin = self._twin, None
+            return Action("start", (ref, owner, "add", twins, None))
         if world.history.unknown and rng.random() < 0.3:
             return self._repeated(ref)
         owner = rng.choice(list(world.owners))
@@ -113,6 +119,8 @@ class Drawing(Draws[World]):
             items = tuple(rng.randrange(self._items) for _ in range(rng.choice((2, 3, 4))))
         elif verb not in ("reserve", "clear", "delete"):
             items = (self._item(owner),)
+        if verb == "add" and rng.random() < self._twin_share and world.owners[owner].process.loop is not None:
+            self._twin = owner, items
         return Action("start", (ref, owner, verb, items, None))
 
     def _item(self, owner: str) -> int:
@@ -128,7 +136,7 @@ class Drawing(Draws[World]):
         rng, world = self._rng, self._world
         request = rng.choice(world.history.unknown[-4:])
         args: tuple[Any, ...] = (request.owner.name, request.verb, (request.item,), None)
-        if request.token and rng.random() < 0.5:
+        if request.token and rng.random() < self._token_share:
             args = (
                 rng.choice([request.owner.name, *world.owners]),
                 request.verb,

@@ -63,7 +63,7 @@ def test_a_seed_is_a_schedule(simulator: Simulator, kind: str) -> None:
     """A seed gives the same schedule every time, and the same outcome."""
     drawn = [trace_of(simulator, kind) for _ in range(2)]
     assert drawn[0] == drawn[1]
-    assert len(drawn[0]) > 200
+    assert len(drawn[0]) > 40
 
 
 def trace_of(simulator: Simulator, kind: str) -> list[str]:
@@ -97,7 +97,7 @@ def loses_bits(command: Sequence[Any], server: Server) -> None:
         (
             forgets("receipt"),
             "lost_reply",
-            {"own work", "owed", "counted twice", "nothing written", "no token"},
+            {"own work", "owed", "counted twice", "counted again", "nothing written", "no token"},
         ),
         (forgets("claim"), "script_flush", {"two holders", "two commits"}),
         (loses_bits, "script_flush", {"bits lost", "nothing written"}),

@@ -89,8 +89,9 @@ class World(Stage):
         if verb in ("reserve", "clear"):
             exchange.owner.opened(generation, len(self.history.log) - 1, exchange.requests)
         elif verb == "claim":
-            for request in exchange.requests:
+            for request, state in zip(exchange.requests, reply, strict=True):
                 request.executed, request.generation = self.server.data.now, generation
+                request.claims = state in ("c", ord("c"))
         elif verb == "commit" and reply == 1:
             for request in exchange.requests:
                 self.claims.giving_back(request.held)
