@@ -36,11 +36,17 @@ def lose(world: Stage, ref: str, how: str, late: bool) -> None:  # noqa: FBT001 
 
 
 def refuse(world: Stage, ref: str, word: str) -> None:
-    """Let the server refuse a message; a full memory does not bar the answer of an earlier sending."""
+    """Let the server refuse a message; a full memory does so only with the one sending that there is.
+
+    It does not bar the answer of an earlier sending, and proves nothing about one that is still on its way.
+    """
     exchange = world.network.exchanges.get(ref)
-    answered = exchange is not None and exchange.was_executed and word == "OOM"
-    if exchange is not None and exchange.message is not None and not answered:
+    if exchange is None or exchange.message is None:
+        return
+    others = exchange.was_executed or world.network.has_strays(exchange)
+    if word != "OOM" or not others:
         message = exchange.message
+        exchange.is_refused = word == "OOM"
         rest = len(exchange.commands) - len(message.replies)
         message.replies += [error_of(f"{word} the server refuses")] * rest
 
@@ -48,7 +54,7 @@ def refuse(world: Stage, ref: str, word: str) -> None:
 def copy(world: Stage, ref: str) -> None:
     """Let a copy of a message stay in the network."""
     exchange = world.network.exchanges.get(ref)
-    if exchange is not None:
+    if exchange is not None and not exchange.is_refused:
         world.network.copy(exchange)
 
 

@@ -32,7 +32,7 @@ class Request:
     :ivar executed: the server's clock when its last command was executed, and the `generation` there.
     :ivar claims: whether its last command got the claim.
     :ivar committed: the entry of the log when a commit was first executed.
-    :ivar opened: the generation that it opened, if it did; and of which it was `told`.
+    :ivar opened: the entry of the log and the generation that it opened, if it did; what it was `told` of.
     :ivar held: what a claim was answered with, or what a commit is about.
     :ivar ending: the verb that ends the claim, once that began.
     :ivar is_cancelled: whether its caller went away.
@@ -82,7 +82,7 @@ class Request:
         self.token: str | None = None
         self.held: Any = None
         self.generation: bytes | None = None
-        self.opened: bytes | None = None
+        self.opened: tuple[int, bytes | None] | None = None
         self.told: bytes | None = None
         self.committed: int | None = None
         self.is_single = True

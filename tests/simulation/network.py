@@ -62,13 +62,14 @@ class Exchange:
     :ivar requests: those that it is sent for.
     :ivar place: that of the server among several.
     :ivar was_executed: whether one of its commands was, by any of its sendings.
+    :ivar is_refused: whether the server had no memory for it.
     :ivar answer: called with the reply.
     :ivar fail: called with the error.
     """
 
     __slots__ = (
-        *("answer", "commands", "fail", "is_single", "message", "owner", "place", "ref", "requests"),
-        *("retries", "sendings", "verb", "was_executed"),
+        *("answer", "commands", "fail", "is_refused", "is_single", "message", "owner", "place", "ref"),
+        *("requests", "retries", "sendings", "verb", "was_executed"),
     )
 
     def __init__(
@@ -88,7 +89,7 @@ class Exchange:
         self.retries = owner.process.retries
         self.verb = verb_of(commands[0])
         self.sendings = 0
-        self.was_executed = False
+        self.was_executed = self.is_refused = False
         self.message: Message | None = None
 
 
@@ -112,6 +113,10 @@ class Network:
         exchange.sendings += 1
         exchange.message = Message(exchange, f"{exchange.ref}.{exchange.sendings}", clock)
         self.exchanges[exchange.ref] = exchange
+
+    def has_strays(self, exchange: Exchange) -> bool:
+        """Return whether another message of an exchange is still on its way."""
+        return any(message.exchange is exchange for message in self.strays.values())
 
     def leave(self, message: Message) -> None:
         """Leave a message that was not executed to its fate."""

@@ -72,12 +72,17 @@ class Owner:
     def opened(self, generation: bytes | None, entry: int, requests: Sequence[Request]) -> None:
         """Note that one of its calls was executed that opens what is there."""
         for request in requests:
-            request.opened = generation
+            request.opened = entry, generation
         if self.recreates or self.may_open:
             self.generations[generation] = math.inf
             self._newest = generation
-            if any(each.verb in ACKNOWLEDGING for each in requests):
-                self._opened = entry, generation
+
+    def told(self, request: Request) -> None:
+        """Note that a call is given the reply that says what it opened."""
+        request.told = request.opened and request.opened[1]
+        newer = request.opened is not None and (self._opened is None or request.opened[0] >= self._opened[0])
+        if newer and request.verb in ACKNOWLEDGING:
+            self._opened = request.opened
 
     @property
     def may_open(self) -> bool:
@@ -110,7 +115,8 @@ class Owner:
         elif not acknowledging:
             self.is_fresh = False
         if answered and not acknowledging:
-            self._leave_others(self._opened and self._opened[1], step)
+            given = self._opened or request.opened  # None after a delete
+            self._leave_others(given and given[1], step)
             self.acknowledged = None if request.verb == "delete" else self._opened
 
     def _leave_others(self, given: bytes | None, step: int) -> None:

@@ -39,6 +39,7 @@ class World(Stage):
         self.observe = self.kind.observer()
         self.requests: dict[str, Request] = {}
         self.held: list[Request] = []
+        self._is_awaited = True  # the message that is being executed
         self.older: deque[tuple[Snapshot, Stored]] = deque(maxlen=OLDER_STATES)
         for setup in scenario.processes:
             self.begin_process(setup)
@@ -79,6 +80,7 @@ class World(Stage):
     def run(self, message: Message) -> None:
         if "rollback" in self.scenario.faults:
             self.older.append((self.server.data.snapshot(), self.history.stored))
+        self._is_awaited = message is message.exchange.message
         super().run(message)
 
     def executed(self, exchange: Exchange, verb: str, reply: Any) -> None:
@@ -86,7 +88,7 @@ class World(Stage):
         self.history.observe(self.environment.now, generation, counts, verb, exchange.requests)
         if isinstance(reply, Exception):
             return
-        if verb in ("reserve", "clear"):
+        if verb in ("reserve", "clear") and self._is_awaited:
             exchange.owner.opened(generation, len(self.history.log) - 1, exchange.requests)
         elif verb == "claim":
             for request, state in zip(exchange.requests, reply, strict=True):
@@ -99,6 +101,14 @@ class World(Stage):
                     request.committed = len(self.history.log) - 1
 
     def replied(self, exchange: Exchange) -> None:
-        if exchange.message is not None and exchange.message.is_executed:
+        message = exchange.message
+        if (
+            message is not None
+            and message.is_executed
+            and not (
+                exchange.commands[-1][0] == "WAIT"
+                and message.replies[-1] == 0  # then the rest is not looked at
+            )
+        ):
             for request in exchange.requests:
-                request.told = request.opened
+                exchange.owner.told(request)
