@@ -67,12 +67,14 @@ class StoredShards(RecordTable):
             found = yield from self._look(0)
             if found is not None and (yield from self._is_left(found.record)):
                 yield from self._copies(found.record, is_new=noticed)
+                self._check_ttl(found.ttl)
                 break
             if self._planned is None:
                 raise self.explained(Refusal(replies.MISSING, ""))
             yield from self._copies(self._planned, is_new=True)
             found = yield from self._ask(0, self._planned.renewed())
             self._check(found.record, 0, self._planned)
+            yield from self._copies(found.record, is_new=True)  # a delete() may have ended since
         return found
 
     def _know(self, found: Found) -> Handle:

@@ -21,6 +21,7 @@ from bloomredis import (
     FilterMismatchError,
     ShardedBloomFilter,
 )
+from bloomredis.stored.shard_servers import RecordServers
 from tests.support.servers import Server, binaries, running
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
 
@@ -142,6 +143,25 @@ def test_a_server_without_its_copy_is_noticed(bloom: Any, pair: list[Any]) -> No
     g.reserve()
     assert 100 < sum(g.add_many(ITEMS)) < 300
     assert not any(g.add_many(ITEMS))
+
+
+def test_a_delete_while_the_filter_is_made(pair: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the copies of a filter whose record is not written yet; the filter is whole all the same."""
+    maker, deleter = (ShardedBloomFilter(pair, "seen", **OPTIONS) for _ in range(2))
+    original = RecordServers._copies
+    made: list[bool] = []
+
+    def copies(self: RecordServers, *args: Any, **kwargs: Any) -> Any:
+        yield from original(self, *args, **kwargs)
+        if not made:
+            made.append(True)
+            deleter.delete()
+
+    monkeypatch.setattr(RecordServers, "_copies", copies)
+    assert maker.add_many(ITEMS) == [True] * 400
+    assert made
+    assert [client.exists("seen") for client in pair] == [1, 1]
+    assert ShardedBloomFilter(pair, "seen", **OPTIONS).add_many(ITEMS) == [False] * 400
 
 
 def test_a_server_that_dies_interrupts_and_loses_nothing(bloom: Any, any_server: Server) -> None:
