@@ -1,5 +1,7 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
+import importlib.metadata
+
 from bloomredis.bits.encoding import keyed
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.kinds import (
@@ -47,6 +49,13 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> str:
+    """Look the version up where it is asked for, since that reads files."""
+    if name == "__version__":
+        return importlib.metadata.version("bloomredis")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def __dir__() -> list[str]:
     """Return the public names and the dunders, without the submodules."""
-    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+    return [*__all__, "__version__", *(name for name in globals() if name.startswith("__"))]

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+import bloomredis
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -47,6 +49,14 @@ def test_the_scripts_of_the_wheel_are_those_of_the_checkout(wheel: dict[str, byt
     assert {f"bloomredis/{name}": text for name, text in checkout.items()} == {
         name: text for name, text in wheel.items() if name.endswith(".lua") and "/lua/" in name
     }
+
+
+def test_the_version_is_that_of_the_package(metadata: Message) -> None:
+    """`bloomredis.__version__`, which `dir()` shows."""
+    assert bloomredis.__version__ == metadata["Version"]
+    assert "__version__" in dir(bloomredis)
+    with pytest.raises(AttributeError, match="no attribute 'versions'"):
+        bloomredis.versions  # noqa: B018
 
 
 def test_the_wheel_is_the_package_alone(wheel: dict[str, bytes]) -> None:

@@ -192,7 +192,8 @@ class StoredLayers(Versioned):
     # -- the record
 
     def _read(self) -> Op[LayerRecord]:
-        text, _ = yield from self._call(_DESCRIBE_LAYERS, [])
+        text, left = yield from self._call(_DESCRIBE_LAYERS, [])
+        self._check_ttl(left)
         return self._parsed(text)
 
     def _push(
@@ -216,9 +217,11 @@ class StoredLayers(Versioned):
         keys = [self.key, *map(self._layer_key, (wanted.newest, *layers))]
         made: Arguments = [wanted.template(), wanted.layer(wanted.newest).pack(), self._ttl]
         try:
-            text, _ = yield from call(_ADD_LAYER, keys, [known.pack() if known else b"", *made], self.wait)
+            text, left = yield from call(_ADD_LAYER, keys, [known.pack() if known else b"", *made], self.wait)
         except Unconfirmed as error:
             raise OutcomeUnknownError(str(error)) from None
+        if known is None:
+            self._check_ttl(left)
         return self._parsed(text)
 
     def _known(self, handle: Handle) -> LayerRecord:

@@ -145,7 +145,9 @@ class StoredFilter(Versioned):
         if self._new is None:
             return (yield from self.describe()).header
         template = replace(self._new, generation=os.urandom(8)).pack()
-        return self.read((yield from self._call(_RESERVE, [template, self._ttl], self.wait))).header
+        reply = yield from self._call(_RESERVE, [template, self._ttl], self.wait)
+        self._check_ttl(reply[-1])
+        return self.read(reply).header
 
     def _check_parameters(self, found: Header) -> None:
         wanted: dict[str, object] = {}

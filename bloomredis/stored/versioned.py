@@ -25,6 +25,9 @@ _LOSSES: Final = {
     replies.FOREIGN: "{!r} was overwritten with something that is no filter",
     replies.WRONG_TYPE: "{!r} was overwritten with a key of another type",
 }
+NO_TTL: Final = -1
+"""The reply of PTTL for a key that never expires."""
+
 _log = logging.getLogger("bloomredis")
 
 
@@ -48,6 +51,17 @@ class Versioned(Stored):
     @abstractmethod
     def _accept(self, found: Any) -> Handle:
         """Remember what is stored."""
+
+    def _check_ttl(self, left: int) -> None:
+        """Warn if what is stored never expires though this object would have made it expire.
+
+        :param left: ms, as PTTL replies.
+        """
+        if self._ttl and left == NO_TTL:
+            _log.warning(
+                "%r never expires: ttl=%s is for a filter that this object creates; expire() sets it now",
+                *(self.name, f"{self._ttl / 1000:g}"),
+            )
 
     def open(self) -> Op[Handle]:
         """Create the filter if it is missing and parameters were given; check and remember it.

@@ -8,7 +8,13 @@ from typing import Any, Final
 import pytest
 import redis
 
-from bloomredis import OutcomeUnknownError
+from bloomredis import (
+    BloomFilter,
+    CountingBloomFilter,
+    OutcomeUnknownError,
+    ScalingBloomFilter,
+    ShardedBloomFilter,
+)
 from bloomredis.drivers.sync import drive
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.plain import PlainOperations
@@ -20,6 +26,30 @@ KINDS: Final[dict[str, Callable[..., Any]]] = {
     "counting": CountingOperations,
     "scaling": ScalingOperations,
 }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [BloomFilter, CountingBloomFilter, ScalingBloomFilter, ShardedBloomFilter],
+    ids=lambda k: k.__name__,
+)
+def test_a_ttl_that_a_stored_filter_has_not(
+    client: redis.Redis, kind: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """One warning per object that asks for a `ttl` where the stored filter never expires; none otherwise."""
+    kind(client, "seen", capacity=1000, error_rate=0.01).add("a")
+    assert not caplog.records
+    later = kind(client, "seen", capacity=1000, error_rate=0.01, ttl=60)
+    later.add_many(["b", "c"])
+    later.add("d")
+    assert [record.getMessage() for record in caplog.records] == [
+        "'seen' never expires: ttl=60 is for a filter that this object creates; expire() sets it now"
+    ]
+    caplog.clear()
+    later.expire(60)
+    kind(client, "seen", capacity=1000, error_rate=0.01, ttl=60).add("e")
+    kind(client, "new", capacity=1000, error_rate=0.01, ttl=60).add("e")
+    assert not caplog.records
 
 
 class UnderWay:
