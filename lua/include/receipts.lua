@@ -61,11 +61,10 @@ end
 
 -- The same for an item of an earlier call, which has a receipt of its own: the answer that the earlier call gave,
 -- at `index` in its reply.  An earlier call that was not executed never will be from now on, whenever it arrives.
+-- Who asks for that answer has opened the filter before: one about a filter that is gone is no answer by now.
 -- `short` says that its reply may have ended before the item.
 local function replay_item(receipt, call, index, short)
-  if not receipt then
-    return nil
-  elseif not call or not index then
+  if not call or not index then
     return redis.error_reply('BLOOMARGUMENT an earlier call needs its number in the lane, and the index of the item')
   end
   local kept, gone_on = recall(receipt, call)

@@ -54,13 +54,18 @@ if own < 2 then
 end
 local earlier_number, index = ARGV[4], read_number(ARGV[5], 0)
 
-local replayed = replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index, own < #KEYS)
+local replayed = not earlier_receipt and replay(receipt, number)
 if replayed then
   return replayed
 end
 local filter, refusal = open_layers(KEYS, identity)
 if not filter then
   return refusal
+end
+local earlier = earlier_receipt
+  and (replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index, own < #KEYS))
+if earlier then
+  return earlier
 end
 local items, malformed = read_layers(filter, packed)
 if not items then

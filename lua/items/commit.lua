@@ -21,13 +21,13 @@ local identity, packed, owner, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local own = #KEYS - extra_keys(identity)
 local claim, receipt = KEYS[2], own >= 3 and KEYS[3]
 
-local replayed = replay(receipt, number)
-if replayed then
-  return replayed
-end
 local filter, refusal = open_layers(KEYS, identity)
 if not filter then
   return refusal
+end
+local replayed = replay(receipt, number)
+if replayed then
+  return replayed
 end
 local items, unreadable = read_layers(filter, packed)
 local malformed = unreadable or check_owners(owner, items.count)
