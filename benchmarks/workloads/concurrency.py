@@ -17,7 +17,7 @@ from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.sides.valbloom import Valbloom
 from benchmarks.workloads import checks
 from benchmarks.workloads.items import strings
-from benchmarks.workloads.single import RETURN_1
+from benchmarks.workloads.single import NOT_KEPT, RETURN_1
 
 THREADS: Final = "16 threads, one new item a call"
 COALESCING: Final = "bloomredis, coalesce=True"
@@ -31,7 +31,7 @@ def tasks_of(number: int) -> str:
 
 def workloads(*, quick: bool) -> Iterator[Workload]:
     """Yield the workloads."""
-    for number, calls in ((1, 200), (64, 100), (256, 40)):
+    for number, calls in ((1, 200), (8, 200), (64, 100), (256, 40)):
         yield Workload(
             name=tasks_of(number),
             items=partial(_items, count=number * (calls // 4 if quick else calls)),
@@ -94,8 +94,12 @@ def _by_tasks(
 
 def _thread_sides(bench: Bench) -> Iterator[Side]:
     new = checks.mostly_new(RATE)
-    for name, coalesce in ((COALESCING, True), (Ours.name, False)):
-        ours = Ours(bench, suffix=name, coalesce=coalesce)
+    for name, options in (
+        (COALESCING, {"coalesce": True}),
+        (Ours.name, {}),
+        (NOT_KEPT, {"keep_connection": False}),
+    ):
+        ours = Ours(bench, suffix=name, **options)
         yield Side(name=name, run=partial(_by_threads, 16, ours.add_each), check=new)
     if RedisBloom.missing(bench) is None:
         native = RedisBloom(bench)

@@ -20,8 +20,9 @@ from bloomredis.bits.limits import BLOCK_BITS
 
 BLOCK_NUMBER: Final = struct.Struct("<I")
 """A block's number as the scripts take it."""
-ENTRY_BYTES: Final = 36
-"""Size of a packed block: its number, and the mask of an item's bits in it."""
+ENTRY: Final = struct.Struct("<I32s")
+"""A packed block: its number, and the mask of an item's bits in it."""
+ENTRY_BYTES: Final = ENTRY.size
 ALL_WORDS: Final = (0, 1 << 32)
 """A region in which a block's number is the word that it is scaled from."""
 BIT_VALUES: Final = tuple(1 << (BLOCK_BITS - 1 - position) for position in range(BLOCK_BITS))
@@ -47,7 +48,7 @@ def picks(digest: bytes, regions: Sequence[tuple[int, int]], bits: int) -> list[
             digest = _WORDS.pack(*_mixed(*_WORDS.unpack(digest)))
         block = first + (BLOCK_NUMBER.unpack_from(digest)[0] * size >> 32)
         positions: Sequence[int] = digest[4 : 4 + bits]
-        picked.append((block, positions if len(set(positions)) == bits else _moved(positions)))
+        picked.append((block, positions if len(set(positions)) == bits else moved(positions)))
     return picked
 
 
@@ -67,7 +68,7 @@ def picks_of_batch(
     return block_words, positions
 
 
-def _moved(positions: Sequence[int]) -> list[int]:
+def moved(positions: Sequence[int]) -> list[int]:
     """Return distinct positions: one that is taken already moves on to the next free one."""
     moved: list[int] = []
     for drawn in positions:
@@ -79,7 +80,7 @@ def _moved(positions: Sequence[int]) -> list[int]:
 
 
 def _move_batch(positions: NDArray[np.uint8]) -> None:
-    """Make the positions of each item distinct as `_moved` does, in place: one column an item."""
+    """Make the positions of each item distinct as `moved` does, in place: one column an item."""
     later, earlier = _pairs(len(positions))
     items, columns = np.arange(positions.shape[1]), positions
     while True:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
-from bloomredis.drivers.aio import AsyncClient, drive
+from bloomredis.drivers.aio import AsyncClient, Batches, drive, resume
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.claims import AsyncClaim, Claiming
 from bloomredis.drivers.coalescing import MOST_ITEMS
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
-from bloomredis.drivers.tasks import Awaited, Coalescer
+from bloomredis.drivers.tasks import Coalescer
 from bloomredis.errors import BatchInterruptedError, BloomError
 from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
@@ -27,6 +27,9 @@ from bloomredis.operations.options import I
 from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.operations.pipelines import AnyPipeline
 from bloomredis.operations.routed import RoutedOperations
+from bloomredis.operations.usual import usual
+from bloomredis.protocol.cluster import is_cluster
+from bloomredis.protocol.receipts import give_back
 from bloomredis.protocol.steps import Op
 
 T = TypeVar("T")
@@ -41,13 +44,17 @@ class Filter(Bound[AsyncClient], Generic[I]):
     _operations: FilterOperations | RoutedOperations
 
     def _bind(self) -> None:
-        operations, client = self._operations, self._client
+        operations = self._operations
+        self._link = client = self._linked()
         self._coalesce = operations.options.coalesce is not False
-        self._adds = Coalescer(client, self.name, lambda items: operations.add_encoded(items, items))
-        self._tests = Coalescer(client, self.name, operations.contains_encoded)
+        straight = operations.servers == 1 and not is_cluster(type(self._client))
+        self._usual = usual(operations) if straight else None
+        batches = Batches(client, operations, self._usual)
+        self._adds = Coalescer(self.name, batches.add)
+        self._tests = Coalescer(self.name, batches.test)
 
     async def _run(self, operation: Op[T]) -> T:
-        return await drive(self._client, operation)
+        return await drive(self._link, operation)
 
     async def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
@@ -56,8 +63,15 @@ class Filter(Bound[AsyncClient], Generic[I]):
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return await self._run(verb(batch))
         encoded = self._operations.codec.encode_each(batch)
-        waiting = coalescer.submit(encoded, batch, verb, batch)
-        answers: list[bool] = await (self._added(encoded, waiting) if coalescer is self._adds else waiting)
+        call = coalescer.join(encoded, batch)
+        if call is None:
+            return await coalescer.alone(encoded, self._run(verb(batch)))
+        try:
+            answers: list[bool] = await call
+        except (asyncio.CancelledError, GeneratorExit):
+            if coalescer is self._adds:
+                call.abandon()
+            raise
         return answers
 
     @classmethod
@@ -70,37 +84,67 @@ class Filter(Bound[AsyncClient], Generic[I]):
     async def add(self, item: I, *, token: str | None = None) -> bool:
         """Add an item; True if this call was the first to add it."""
         operations = self._operations
-        if token is None and operations.in_local_cache(item) and not self._is_under_way(item):
+        if self._usual is None and token is None and self._is_in_local_cache(item):
             return False
-        if token is not None or not self._coalesce:
+        if token is not None:
             return await self._run(operations.add(item, token=token))
+        if not self._coalesce:
+            return await self._add_alone(item)
         encoded = (operations.codec.encode_for_batch(item),)
-        answer: bool = await self._added(encoded, self._adds.submit(encoded, None, operations.add, item))
+        call = self._adds.join(encoded, None)
+        if call is None:
+            return await self._adds.alone(encoded, self._add_alone(item))
+        try:
+            answer: bool = await call
+        except (asyncio.CancelledError, GeneratorExit):
+            call.abandon()  # what it was answered is kept for who asks again
+            raise
         return answer
 
-    def _is_under_way(self, item: I) -> bool:
-        """Return whether a shared call has an item, whose answer may come to nobody and be kept then."""
-        return self._adds.is_under_way(self._operations.codec.encode_for_batch(item))
-
-    async def _added(self, encoded: Sequence[str | bytes], waiting: Awaitable[Any]) -> Any:
-        """Wait for an answer; if this task is ended meanwhile, keep it for who asks again."""
+    async def _add_alone(self, item: I) -> bool:
+        call = self._usual.add(item) if self._usual else None
+        if call is None:
+            return await self._run(self._operations.add(item))
         try:
-            return await waiting
-        except (asyncio.CancelledError, GeneratorExit):
-            if isinstance(waiting, Awaited):
-                waiting.abandon(len(encoded))
-            raise
+            reply = await self._link.execute_command(*call.command, NEVER_DECODE=True)
+        except BaseException as error:  # cancelled or not
+            return await resume(self._link, call.operation(), error)
+        if reply != 1:  # it may be late
+            return await resume(self._link, call.operation(), reply)
+        give_back(call.lane)
+        call.usual.added(1)
+        return True
+
+    def _is_in_local_cache(self, item: I) -> bool:
+        """Return whether an item is there, and no shared call has it, whose answer may come to nobody."""
+        operations = self._operations
+        if not operations.in_local_cache(item):
+            return False
+        return not self._adds.is_under_way(operations.codec.encode_for_batch(item))
 
     async def contains(self, item: I) -> bool:
         """Return whether an item is in the filter."""
         operations = self._operations
-        if operations.in_local_cache(item):
+        if self._usual is None and operations.in_local_cache(item):
             return True
         if not self._coalesce:
-            return await self._run(operations.contains(item))
-        encoded = operations.codec.encode_for_batch(item)
-        answer: bool = await self._tests.submit((encoded,), None, operations.contains, item)
+            return await self._test_alone(item)
+        encoded = (operations.codec.encode_for_batch(item),)
+        call = self._tests.join(encoded, None)
+        if call is None:
+            return await self._tests.alone(encoded, self._test_alone(item))
+        answer: bool = await call
         return answer
+
+    async def _test_alone(self, item: I) -> bool:
+        call = self._usual.contains(item) if self._usual else None
+        if call is None:
+            return await self._run(self._operations.contains(item))
+        try:
+            reply = await self._link.execute_command(*call.command, NEVER_DECODE=True)
+        except BaseException as error:
+            return await resume(self._link, call.operation(), error)
+        return bool(reply == 1)
 
     if not TYPE_CHECKING:  # which finds the mistake by itself
 
@@ -165,7 +209,7 @@ class Filter(Bound[AsyncClient], Generic[I]):
         return await self._run(self._operations.claim_many(items, lease, self._claim))
 
     def _claim(self, held: Held) -> AsyncClaim:
-        return AsyncClaim(self._client, self._operations, held)
+        return AsyncClaim(self._link, self._operations, held)
 
     async def reserve(self) -> None:
         """Create the filter now, or check the stored one."""
@@ -199,7 +243,7 @@ class Expiring(Bound[AsyncClient]):
 
     async def expire(self, seconds: float | timedelta) -> None:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
-        await drive(self._client, self._operations.expire(seconds))
+        await drive(self._link, self._operations.expire(seconds))
 
 
 @documented_as(filters.Queueing)
@@ -208,8 +252,8 @@ class Queueing(Bound[AsyncClient], Generic[I]):
 
     async def queue_add(self, pipe: AnyPipeline, item: I) -> None:
         """Queue an add on a pipeline of the caller's."""
-        await drive(self._client, self._operations.queue_add(pipe, item))
+        await drive(self._link, self._operations.queue_add(pipe, item))
 
     async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
         """Queue a test on a pipeline of the caller's."""
-        await drive(self._client, self._operations.queue_contains(pipe, item))
+        await drive(self._link, self._operations.queue_contains(pipe, item))

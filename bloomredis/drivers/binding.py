@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
 from bloomredis.arguments import shown
+from bloomredis.drivers.kept import linked
 from bloomredis.drivers.others import Others
 from bloomredis.drivers.urls import connected, connecting, is_address
 from bloomredis.operations.options import Options
@@ -29,11 +30,13 @@ class Bound(Generic[C]):
     that, and has no client until it is used.
     """
 
-    _OF_CLIENT: ClassVar = frozenset(("_client", "_coalesce", "_adds", "_tests", "_usual"))
+    _OF_CLIENT: ClassVar = frozenset(("_client", "_link", "_coalesce", "_adds", "_tests", "_usual"))
     """What is missing until then."""
 
     _is_asyncio: ClassVar[bool]
     """True if the class is for asyncio clients."""
+    _link: Any
+    """What calls go through: kept connections of the client, or the client; of several servers a list."""
     _operations: Any
     _stored_operations: ClassVar[Callable[[str], Any]]
     """Makes the operations of a filter whose parameters are read from the server."""
@@ -95,6 +98,12 @@ class Bound(Generic[C]):
         """Return the clients that were made by the filter itself."""
         own = self.__dict__.get("_client") if self._address is not None else None
         return own if isinstance(own, list) else [own] if own is not None else []
+
+    def _linked(self) -> Any:
+        """Return the kept connections of the client, or the client."""
+        if isinstance(self._client, _NoClient):
+            return self._client
+        return linked(self._client, self._operations.options.keep_connection)
 
     def _bind(self) -> None:
         """Make the objects that depend on the client."""

@@ -12,7 +12,7 @@ from bloomredis.drivers.batches import batches, is_alone, numbered
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.coalescing import MOST_ITEMS
-from bloomredis.drivers.sync import SyncClient, drive, resume
+from bloomredis.drivers.sync import Batches, SyncClient, drive, resume
 from bloomredis.drivers.threads import Coalescer
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.claims import Held
@@ -45,22 +45,28 @@ class Filter(Bound[SyncClient], Generic[I]):
     _operations: FilterOperations | RoutedOperations
 
     def _bind(self) -> None:
-        operations, client = self._operations, self._client
+        operations = self._operations
+        self._link = client = self._linked()
         self._coalesce = operations.options.coalesce is True
-        self._adds = Coalescer(client, lambda items: operations.add_encoded(items, items))
-        self._tests = Coalescer(client, operations.contains_encoded)
-        straight = not self._coalesce and operations.servers == 1 and not is_cluster(type(client))
-        self._usual = usual(operations) if straight else None
+        straight = operations.servers == 1 and not is_cluster(type(self._client))
+        common = usual(operations) if straight else None
+        batches = Batches(client, operations, common)
+        self._usual = None if self._coalesce else common
+        self._adds = Coalescer(client, batches.add)
+        self._tests = Coalescer(client, batches.test)
 
     def _run(self, operation: Op[T]) -> T:
-        return drive(self._client, operation)
+        return drive(self._link, operation)
 
     def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
     ) -> list[bool]:
         batch = listed(items)
-        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
+        if not 0 < len(batch) < MOST_ITEMS:
             return self._run(verb(batch))
+        if not self._coalesce:
+            encoded = self._operations.codec.encode_all(batch)
+            return list(coalescer.send(encoded, batch))
         encoded = self._operations.codec.encode_each(batch)
         answers: list[bool] = coalescer.submit(encoded, batch, verb, batch)
         return answers
@@ -86,16 +92,13 @@ class Filter(Bound[SyncClient], Generic[I]):
         """
         if token is None and self._usual is not None and (call := self._usual.add(item)) is not None:
             try:
-                reply = self._client.execute_command(*call.command, NEVER_DECODE=True)
+                reply = self._link.execute_command(*call.command, NEVER_DECODE=True)
             except BaseException as error:  # interrupted or not
-                return resume(self._client, call.operation(), error)
+                return resume(self._link, call.operation(), error)
             if reply != 1:  # it may be late
-                return resume(self._client, call.operation(), reply)
+                return resume(self._link, call.operation(), reply)
             give_back(call.lane)
-            stored = call.usual.stored
-            stored.left -= 1
-            if stored.left <= 0:
-                call.usual.passed()
+            call.usual.added(1)
             return True
         operations = self._operations
         if token is None and operations.in_local_cache(item):
@@ -115,9 +118,9 @@ class Filter(Bound[SyncClient], Generic[I]):
         """
         if self._usual is not None and (call := self._usual.contains(item)) is not None:
             try:
-                reply = self._client.execute_command(*call.command, NEVER_DECODE=True)
+                reply = self._link.execute_command(*call.command, NEVER_DECODE=True)
             except BaseException as error:
-                return resume(self._client, call.operation(), error)
+                return resume(self._link, call.operation(), error)
             return bool(reply == 1)
         operations = self._operations
         if operations.in_local_cache(item):
@@ -229,7 +232,7 @@ class Filter(Bound[SyncClient], Generic[I]):
         return self._run(self._operations.claim_many(items, lease, self._claim))
 
     def _claim(self, held: Held) -> Claim:
-        return Claim(self._client, self._operations, held)
+        return Claim(self._link, self._operations, held)
 
     def reserve(self) -> None:
         """Create the filter now, or check the stored one.
@@ -277,7 +280,7 @@ class Expiring(Bound[SyncClient]):
 
     def expire(self, seconds: float | timedelta) -> None:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
-        drive(self._client, self._operations.expire(seconds))
+        drive(self._link, self._operations.expire(seconds))
 
 
 class Queueing(Bound[SyncClient], Generic[I]):
@@ -289,8 +292,8 @@ class Queueing(Bound[SyncClient], Generic[I]):
         In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
         its own client.
         """
-        drive(self._client, self._operations.queue_add(pipe, item))
+        drive(self._link, self._operations.queue_add(pipe, item))
 
     def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
-        drive(self._client, self._operations.queue_contains(pipe, item))
+        drive(self._link, self._operations.queue_contains(pipe, item))

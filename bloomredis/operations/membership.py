@@ -16,23 +16,13 @@ from zlib import crc32
 
 from bloomredis.arguments import shown
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
-from bloomredis.errors import (
-    ConnectionFailedError,
-    OutcomeUnknownError,
-    ServerRefusedError,
-)
+from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations.outcomes import Answers, is_not_executed, raise_interrupted, raise_unknown
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back
-from bloomredis.protocol.replies import (
-    LANE,
-    Refusal,
-    Reply,
-    flags_of,
-    outcome_matters,
-)
+from bloomredis.protocol.replies import LANE, Refusal, Reply, flags_of, outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Arguments, Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
@@ -84,12 +74,12 @@ class Membership:
         except LayoutChanged:
             return (yield from self.test_one(item))
 
-    def test(self, batch: Encoded | Prepared) -> Op[list[bool]]:
-        """Test items, some in each script."""
+    def test(self, batch: Encoded | Prepared, sent: Handle | None = None) -> Op[list[bool]]:
+        """Test items, some in each script; the first of them may have been sent already, to `sent`."""
         items, prepared = parts_of(batch)
         answers: list[bool] = []
         while len(answers) < len(items):
-            handle = yield from self._stored.acquire()
+            handle, sent = sent or (yield from self._stored.acquire()), None
             packed = _packed(handle, items, len(answers), prepared)
             step = handle.items * handle.layout.item_bytes
             with suppress(LayoutChanged):
@@ -111,10 +101,11 @@ class Membership:
             return (yield from self._add(handle, packed, (item,))) == 1
         return (yield from self._add_pending(handle, packed, item, token)) == 1
 
-    def add(self, batch: Encoded | Prepared, source: Sequence[Any]) -> Op[Answers]:
+    def add(self, batch: Encoded | Prepared, source: Sequence[Any], sent: Any = None) -> Op[Answers]:
         """Add items, some in each script; say of each whether it was new.
 
         :param source: the items as the caller gave them, for the error of an interrupted batch.
+        :param sent: a call with all of them that has been sent already: it is the first step.
         """
         items, prepared = parts_of(batch)
         generations: list[tuple[int, bytes]] = []  # of the answers from each index on
@@ -126,10 +117,16 @@ class Membership:
         answers = Answers(keep)
         try:
             while len(answers) < len(items):
-                handle = yield from self._stored.acquire()
+                handle = sent.handle if sent else (yield from self._stored.acquire())
                 generations.append((len(answers), handle.generation))
+                call, sent = sent, None
                 with suppress(LayoutChanged):
-                    yield from self._add_rest(handle, items, answers, prepared)
+                    if call:
+                        packed = call.command[-2]
+                        reply = yield from self.add_in(call.lane, handle, packed, items, call.sent)
+                        answers += flags_of(reply)
+                    else:
+                        yield from self._add_rest(handle, items, answers, prepared)
         except Exception as error:
             raise_interrupted("add_many", answers, source, error)
         except BaseException:  # the caller was cancelled or interrupted

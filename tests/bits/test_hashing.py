@@ -50,7 +50,8 @@ def test_a_batch_gives_what_single_items_give_in_blocks(
     bits = 8 - np.frompyfunc(int.bit_length, 1, 1)(places.masks.astype(object))
     offsets = (8 * places.at + bits).T.tolist()
     assert offsets == [layout.offsets(item) for item in items]
-    assert b"".join(layout.pack_one(encoding.encode(item)) for item in items) == layout.pack(encoded)
+    singly = b"".join(layout.pack_one(encoding.encode(item)) for item in items)
+    assert singly == layout.pack(encoded) == layout.hashed(encoded).packed()
 
 
 @given(item=TEXT, blocks=st.integers(20, 2**24 - 2), regions=st.integers(1, 20), bits=st.integers(1, 12))
