@@ -164,7 +164,10 @@ ENDS: dict[str, tuple[str, Callable[[Any, redis.Redis], object]]] = {
     "lost, and recreated": ("recreate", _lose),
     "cleared by another": ("recreate", _other_clears),
     "lost, not noticed yet": ("recreate", lambda _, client: client.delete("seen")),
-    "cleared by another, not noticed yet": ("recreate", lambda _, client: BloomFilter(client, "seen").clear()),
+    "cleared by another, not noticed yet": (
+        "recreate",
+        lambda _, client: BloomFilter(client, "seen").clear(),
+    ),
     "cleared": ("raise", lambda f, _: f.clear()),
     "deleted, and created": ("raise", lambda f, _: (f.delete(), f.reserve())),
 }
