@@ -70,8 +70,10 @@ class Usual:
         self._ledger = operations.ledger
         self._lanes = operations.lanes
         self._fullness = operations.fullness
-        self._add = self.stored.script(ADD).sha
-        self._contains = self.stored.script(CONTAINS).sha
+        self._add, self._contains = (
+            [self.stored.script(verb, in_blocks=in_blocks).sha for in_blocks in (False, True)]
+            for verb in (ADD, CONTAINS)
+        )
 
     def add(self, item: Any) -> UsualAdd | None:
         """Prepare an add; None if it is no common one."""
@@ -90,7 +92,15 @@ class Usual:
         keys = (handle.key, lane.key, *handle.extra)
         packed = handle.layout.pack_one(item)
         call = lane.next_call(crc32(packed, handle.check))
-        command: Command = ("EVALSHA", self._add, b"%d" % len(keys), *keys, handle.identity, packed, call)
+        command: Command = (
+            "EVALSHA",
+            self._add[handle.in_blocks],
+            b"%d" % len(keys),
+            *keys,
+            handle.identity,
+            packed,
+            call,
+        )
         return UsualAdd(command, lane, self, handle, item, sent)
 
     def passed(self) -> None:
@@ -107,7 +117,14 @@ class Usual:
             return None
         packed = handle.layout.pack_one(encoded)
         keys = (handle.key, *handle.extra)
-        command: Command = ("EVALSHA", self._contains, b"%d" % len(keys), *keys, handle.identity, packed)
+        command: Command = (
+            "EVALSHA",
+            self._contains[handle.in_blocks],
+            b"%d" % len(keys),
+            *keys,
+            handle.identity,
+            packed,
+        )
         return UsualTest(command, self, handle, encoded)
 
 

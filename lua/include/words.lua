@@ -3,6 +3,7 @@
 
 local BLOCK_BYTES = 32
 local MAX_BLOCKS = 1024  -- about 2 ms
+local BAD_BLOCKS = 'BLOOMARGUMENT the blocks are malformed, too many, or outside the filter'
 
 local NUMBER = '<I4'
 local WORDS = '<i4i4i4i4i4i4i4i4'

@@ -25,6 +25,7 @@ def losing(client: redis.Redis) -> LosingClient:
     """A client whose filter exists and whose scripts are known."""
     made = LosingClient(client)
     make(made).add_many(["warm", "warmer"])
+    client.script_load(scripts.load("add").text)  # which asks about earlier calls
     return made
 
 

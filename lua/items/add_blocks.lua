@@ -1,0 +1,50 @@
+-- `add` for a filter of one layer in the blocked layout, about no earlier call: in a quarter of the text, which the
+-- first call of each of a caller's pipelines sends along.
+--
+-- KEYS[1]  the filter
+-- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the packed items, one after another: blocks (FORMAT.md)
+-- ARGV[3]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
+--
+-- Reply: for one item 1 (new) or 0 (present); for more a string with one such character each
+
+-- include: numbers
+-- include: format
+-- include: words
+
+local key, receipt = KEYS[1], KEYS[2]
+local identity, packed, number = ARGV[1], ARGV[2], ARGV[3]
+
+-- paste: open_blocks
+local is_single, lasting, before = #packed == stride, nil, nil
+local at = receipt and number and tonumber(number:match('^%d+'))
+local may_run = fit and (at or not receipt)
+if may_run and receipt and not is_single then
+  -- paste: read_receipt
+  may_run = not answered
+end
+if may_run then
+  local first_item, last_item, item_bytes = 1, #packed, stride
+  -- paste: set_blocks
+  if added > 0 then
+    call('SETRANGE', key, IDENTITY_BYTES, write_u64(read_u64(header, IDENTITY_BYTES + 1) + added))
+    if is_single then
+      return 1
+    elseif receipt then
+      call('SETRANGE', receipt, 0, number .. ':' .. table.concat(answers) .. ';')
+    end
+  elseif is_single and receipt then
+    -- An item that was absent was in no earlier execution of this call; one that is present may have been.
+    -- paste: read_receipt
+    may_run = not answered
+  end
+  if may_run then
+    return is_single and 0 or table.concat(answers)
+  end
+end
+
+-- include: lane
+-- include: identity
+
+return replay(receipt, number) or select(2, read_known(key, identity)) or redis.error_reply(BAD_BLOCKS)
