@@ -9,7 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bloomredis.bits.batch import AT_ONCE
+from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Layout
+from bloomredis.bits.limits import BLOCK_BITS
+
+BLOCK_BYTES: Final = BLOCK_BITS // 8
 
 _MASKS: Final = tuple(0x80 >> bit for bit in range(8))
 
@@ -35,8 +39,14 @@ class Bits:
 
     def has(self, encoded: bytes) -> bool:
         """Return True if all bits of an item are set."""
-        data = self.bytes
-        for offset in self.layout.probes(encoded):  # noqa: SIM110 - half as long as all() of a generator
+        data, layout = self.bytes, self.layout
+        if isinstance(layout, Blocked):
+            for block, mask in layout.masks(encoded):
+                first = block * BLOCK_BYTES
+                if int.from_bytes(data[first : first + BLOCK_BYTES], "big") & mask != mask:
+                    return False
+            return True
+        for offset in layout.probes(encoded):  # noqa: SIM110 - half as long as all() of a generator
             if not data[offset >> 3] & _MASKS[offset & 7]:
                 return False
         return True

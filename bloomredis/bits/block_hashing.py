@@ -51,6 +51,21 @@ def picks(digest: bytes, regions: Sequence[tuple[int, int]], bits: int) -> list[
     return picked
 
 
+def masks(digest: bytes, regions: Sequence[tuple[int, int]], bits: int) -> list[tuple[int, int]]:
+    """Return for each region the block of a digest and the mask of its bits there, as an int."""
+    found: list[tuple[int, int]] = []
+    for first, size in regions:
+        if found:
+            digest = _WORDS.pack(*_mixed(*_WORDS.unpack(digest)))
+        mask = 0
+        for position in digest[4 : 4 + bits]:
+            mask |= BIT_VALUES[position]
+        if mask.bit_count() != bits:
+            mask = sum(map(BIT_VALUES.__getitem__, _moved(digest[4 : 4 + bits])))
+        found.append((first + (BLOCK_NUMBER.unpack_from(digest)[0] * size >> 32), mask))
+    return found
+
+
 def picks_of_batch(
     items: Sequence[str | bytes], regions: int, bits: int
 ) -> tuple[list[NDArray[np.uint32]], NDArray[np.uint8]]:

@@ -17,7 +17,7 @@ from mmh3 import hash_bytes
 
 from bloomredis.bits import block_hashing, encoding
 from bloomredis.bits.batch import AT_ONCE, BlockBits
-from bloomredis.bits.block_hashing import BIT_VALUES, BLOCK_NUMBER, ENTRY_BYTES, picks
+from bloomredis.bits.block_hashing import BLOCK_NUMBER, ENTRY_BYTES, masks, picks
 from bloomredis.bits.derived import derived
 from bloomredis.bits.encoding import Item
 from bloomredis.bits.limits import BLOCK_BITS
@@ -65,6 +65,10 @@ class Blocked:
             for position in positions
         ]
 
+    def masks(self, item: bytes) -> list[tuple[int, int]]:
+        """Return each block of an encoded item, and the mask of the item's bits in it."""
+        return masks(hash_bytes(item), self.regions, self.bits_per_block)
+
     def hashed(self, items: Sequence[str | bytes]) -> BlockBits:
         """Return the bits of a batch of encoded items."""
         words, positions = block_hashing.picks_of_batch(items, self.blocks_per_item, self.bits_per_block)
@@ -77,10 +81,7 @@ class Blocked:
     def pack_one(self, item: bytes) -> bytes:
         """Return one encoded item's blocks: each its number as little-endian u32, then the mask."""
         return b"".join(
-            [
-                BLOCK_NUMBER.pack(block) + sum(map(BIT_VALUES.__getitem__, positions)).to_bytes(32, "big")
-                for block, positions in picks(hash_bytes(item), self.regions, self.bits_per_block)
-            ]
+            [BLOCK_NUMBER.pack(block) + mask.to_bytes(32, "big") for block, mask in self.masks(item)]
         )
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
