@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from bloomredis.bits.batch import AT_ONCE
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Layout
-from bloomredis.bits.limits import BLOCK_BITS
-
-BLOCK_BYTES: Final = BLOCK_BITS // 8
 
 _MASKS: Final = tuple(0x80 >> bit for bit in range(8))
 
@@ -41,9 +38,10 @@ class Bits:
         """Return True if all bits of an item are set."""
         data, layout = self.bytes, self.layout
         if isinstance(layout, Blocked):
+            size = layout.block_bytes
             for block, mask in layout.masks(encoded):
-                first = block * BLOCK_BYTES
-                if int.from_bytes(data[first : first + BLOCK_BYTES], "big") & mask != mask:
+                first = block * size
+                if int.from_bytes(data[first : first + size], "big") & mask != mask:
                     return False
             return True
         for offset in layout.probes(encoded):  # noqa: SIM110 - half as long as all() of a generator

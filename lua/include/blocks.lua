@@ -8,13 +8,15 @@
 -- for each and returns what `set_items` does.
 local function read_blocks(filter, packed, offset, stride)
   local key, blocks_an_item = filter.key, filter.header:byte(10)
-  local num_blocks = read_u64(filter.header, 17) / 256
+  local code = filter.header:byte(8)
+  -- paste: block_size
+  local num_blocks = read_u64(filter.header, 17) / block_bytes / 8
   -- paste: check_blocks
   if malformed then
     return nil, redis.error_reply(BAD_BLOCKS)
   end
   local call, format, first_byte = redis.call, string.format, filter.first_bit / 8
-  local item_bytes = blocks_an_item * PACKED_BYTES
+  local item_bytes = blocks_an_item * entry_bytes
 
   local function set_run(first, last, before)
     local first_item, last_item = offset + (first - 1) * stride, offset + (last - 1) * stride
@@ -30,7 +32,7 @@ local function read_blocks(filter, packed, offset, stride)
 
   local function test(item)
     local there, first = true, offset + (item - 1) * stride
-    for at = first, first + item_bytes - 1, PACKED_BYTES do
+    for at = first, first + item_bytes - 1, entry_bytes do
       -- paste: test_block
     end
     return there

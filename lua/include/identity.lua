@@ -20,9 +20,9 @@ local function read_header(key)
   elseif #header == HEADER_BYTES and header:sub(1, 6) == 'bloomr' then
     return header
   elseif redis.call('EXISTS', key) == 0 then
-    return nil, redis.error_reply('BLOOMMISSING there is no such key')
+    return nil, error_reply('BLOOMMISSING there is no such key')
   end
-  return nil, redis.error_reply('BLOOMFOREIGN the key holds a string that is no filter')
+  return nil, error_reply('BLOOMFOREIGN the key holds a string that is no filter')
 end
 
 -- The header of the filter that the caller knows; nil and an error reply if the key holds another one, or none.
@@ -31,12 +31,12 @@ local function read_known(key, identity)
   if not header then
     return nil, refusal
   elseif #identity ~= IDENTITY_BYTES then
-    return nil, redis.error_reply('BLOOMARGUMENT the identity has ' .. #identity .. ' bytes, not ' .. IDENTITY_BYTES)
+    return nil, error_reply('BLOOMARGUMENT the identity has ' .. #identity .. ' bytes, not ' .. IDENTITY_BYTES)
   elseif header:sub(1, IDENTITY_BYTES) ~= identity then
-    return nil, redis.error_reply('BLOOMCHANGED ' .. hex(header))
+    return nil, error_reply('BLOOMCHANGED ' .. hex(header))
   elseif header:byte(11) ~= SHARDED
     and redis.call('STRLEN', key) < HEADER_BYTES + read_u64(header, 17) * cell_bits(header) / 8 then
-    return nil, redis.error_reply('BLOOMDAMAGED ' .. key)
+    return nil, error_reply('BLOOMDAMAGED ' .. key)
   end
   return header
 end

@@ -14,7 +14,7 @@ local function recall(receipt, number)
   if not answered then
     return nil, false
   elseif type(kept) == 'table' then
-    if not kept.err:find('WRONGTYPE', 1, true) then
+    if not kept.err:find('WRONGTYPE') then
       redis.call('GET', receipt)  -- is refused, and says why
     end
     return nil, true  -- a key of another type, which is left alone
@@ -31,11 +31,11 @@ local function replay(receipt, number)
   if not receipt then
     return nil
   elseif not number or not number:find('^%d') then
-    return redis.error_reply('BLOOMARGUMENT a call with a receipt needs its number in the lane')
+    return error_reply('BLOOMARGUMENT a call with a receipt needs its number in the lane')
   end
   local kept, gone_on = recall(receipt, number)
   if gone_on or kept == '' then
-    return redis.error_reply(GONE_ON)
+    return error_reply(GONE_ON)
   end
   return kept and answer(kept)
 end

@@ -6,11 +6,15 @@
 local answers, count, added, writing = {}, 0, 0, false
 for item = first_item, last_item, stride do
   local answer = '0'
-  for at = item, item + item_bytes - 1, PACKED_BYTES do
+  for at = item, item + item_bytes - 1, entry_bytes do
     -- paste: read_block
-    local A, B, C, D, E, F, G, H =
-      bor(a, p), bor(b, q), bor(c, r), bor(d, s), bor(e, t), bor(f, u), bor(g, v), bor(h, w)
-    if A ~= a or B ~= b or C ~= c or D ~= d or E ~= e or F ~= f or G ~= g or H ~= h then
+    local A, B, C, D, E, F, G, H = bor(a, p), bor(b, q), bor(c, r), bor(d, s)
+    local new = A ~= a or B ~= b or C ~= c or D ~= d
+    if is_large then
+      E, F, G, H = bor(e, t), bor(f, u), bor(g, v), bor(h, w)
+      new = new or E ~= e or F ~= f or G ~= g or H ~= h
+    end
+    if new then
       if not writing then
         writing = true
         if before then
@@ -23,7 +27,7 @@ for item = first_item, last_item, stride do
           end
         end
       end
-      call('SETRANGE', key, start, write_words(WORDS, A, B, C, D, E, F, G, H))
+      call('SETRANGE', key, start, write_words(words, A, B, C, D, E, F, G, H))
       answer = '1'
     end
   end

@@ -8,7 +8,7 @@ if lasting or left == -2 then
 else
   local refused = redis.pcall('SETRANGE', receipt, 0, number .. kept)
   if type(refused) == 'table' then
-    error(refused.err:find('WRONGTYPE', 1, true) and GONE_ON or refused.err, 0)
+    error(refused.err:find('WRONGTYPE') and GONE_ON or refused.err, 0)
   elseif left < LASTING_MS then
     redis.call('PEXPIRE', receipt, RECEIPT_MS)
   end

@@ -47,4 +47,4 @@ end
 -- include: lane
 -- include: identity
 
-return replay(receipt, number) or select(2, read_known(key, identity)) or redis.error_reply(BAD_BLOCKS)
+return replay(receipt, number) or select(2, read_known(key, identity)) or error_reply(BAD_BLOCKS)

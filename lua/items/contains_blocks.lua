@@ -18,7 +18,7 @@ if fit then
   local answers, count = {}, 0
   for item = 1, #packed, stride do
     local there = true
-    for at = item, item + stride - 1, PACKED_BYTES do
+    for at = item, item + stride - 1, entry_bytes do
       -- paste: test_block
     end
     count = count + 1
@@ -29,4 +29,4 @@ end
 
 -- include: identity
 
-return select(2, read_known(key, identity)) or redis.error_reply(BAD_BLOCKS)
+return select(2, read_known(key, identity)) or error_reply(BAD_BLOCKS)

@@ -12,7 +12,6 @@ import redis
 
 from bloomredis import BloomFilter
 from bloomredis.bits import blocked, blocked_sizing, sizing
-from bloomredis.bits.limits import BLOCK_BITS
 from bloomredis.protocol import scripts
 from bloomredis.stored import planning
 from tests.support.replicas import attach, replicated
@@ -23,8 +22,7 @@ FEW = [1e-2, 1e-4, 1e-6, 1e-9]
 
 
 def expected(layout: blocked.Blocked, items: int) -> float:
-    blocks = layout.num_bits // BLOCK_BITS
-    return blocked_sizing.expected_error_rate(items, blocks, layout.blocks_per_item, layout.bits_per_block)
+    return blocked_sizing.expected_error_rate(items, layout)
 
 
 @pytest.mark.parametrize("capacity", [100_000, 5_000_000])
@@ -50,11 +48,11 @@ def test_it_is_sized_for_its_error_rate(error_rate: float) -> None:
 def test_the_expected_rate_is_that_of_the_paper(rate: float) -> None:
     """Putze, Sanders & Singler take the mean share of bits set, which is hardly another number."""
     items, layout = 1_000_000, blocked_sizing.plan(1_000_000, rate)
-    load = BLOCK_BITS * layout.blocks_per_item * items / layout.num_bits
+    load = layout.block_bits * layout.blocks_per_item * items / layout.num_bits
     bits = layout.bits_per_block
     poisson, mean = math.exp(-load), 0.0
     for i in range(200):
-        mean += poisson * (1 - (1 - 1 / BLOCK_BITS) ** (i * bits)) ** bits
+        mean += poisson * (1 - (1 - 1 / layout.block_bits) ** (i * bits)) ** bits
         poisson *= load / (i + 1)
     assert expected(layout, items) == pytest.approx(mean**layout.blocks_per_item, rel=0.05)
 
