@@ -55,16 +55,11 @@ def new_header(
     :param small_blocks: the blocked layout may have blocks of 128 bits; layers have none.
     """
     count, rate = sizing.checked_capacity(capacity), sizing.checked_error_rate(error_rate)
-    planned = (
-        plan_counting(count, rate)
-        if kind == COUNTING
-        else plan(layout or DEFAULT, count, rate, finest, small_blocks=small_blocks)
-    )
-    if planned.num_hashes > MAX_HASHES:
-        raise ValueError(
-            f"error_rate {rate} needs {planned.num_hashes} hashes an item; "
-            f"at most {MAX_HASHES} are possible: allow a higher error_rate"
-        )
+    if kind == COUNTING:
+        planned: Classic | Blocked = plan_counting(count, rate)
+    else:
+        planned = plan(layout or DEFAULT, count, rate, finest, small_blocks=small_blocks)
+    _check_hashes(planned.num_hashes, rate)
     return Header(
         layout=planned.name,
         num_hashes=planned.num_hashes,
@@ -76,6 +71,15 @@ def new_header(
         block_bits=planned.block_bits,
         kind=kind,
     )
+
+
+def _check_hashes(number: int, rate: float) -> None:
+    """Raise `ValueError` for more hashes an item than the header can name."""
+    if number > MAX_HASHES:
+        raise ValueError(
+            f"error_rate {rate} needs {number} hashes an item; "
+            f"at most {MAX_HASHES} are possible: allow a higher error_rate"
+        )
 
 
 def plan_counting(capacity: int, error_rate: float) -> Counting:
