@@ -9,12 +9,11 @@
 -- is not older.  Finding a reply counts as a write, for the sake of a client that waits for replicas; where the server
 -- refuses that, nobody misses it.
 local function recall(receipt, number)
-  local at = tonumber(number:match('^%d+')) or 0
   -- paste: read_receipt
   if not answered then
     return nil, false
   elseif type(kept) == 'table' then
-    if not kept.err:find('WRONGTYPE') then
+    if not tostring(kept.err):find('WRONGTYPE') then
       redis.call('GET', receipt)  -- is refused, and says why
     end
     return nil, true  -- a key of another type, which is left alone

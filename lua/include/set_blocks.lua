@@ -1,9 +1,10 @@
 -- Set the bits of all items whose first bytes in `packed` are at `first_item`, `first_item + stride` and so on to
--- `last_item`.  Leaves a character for each item in `answers` ('1' is new), the number of items in `count` and the
--- number of new ones in `added`.  Calls `before`, if it is not nil, before the first write; else makes sure here that
--- nothing refuses the writes, and keeps the receipt, which has the reply already if the call `is_single`.  Needs what
--- read_block needs, and the locals stride, item_bytes, before, receipt, number, lasting and is_single.
-local answers, count, added, writing = {}, 0, 0, false
+-- `last_item`.  Leaves a character for each item in `answers` ('1' is new) unless the call `is_single`, the number of
+-- items in `count` and the number of new ones in `added`.  Calls `before`, if it is not nil, before the first write;
+-- else makes sure here that nothing refuses the writes, and keeps the receipt, which has the reply already if the call
+-- `is_single`.  Needs what read_block needs, and the locals stride, item_bytes, before, receipt, number, lasting and
+-- is_single.
+local answers, count, added, writing = not is_single and {}, 0, 0, false
 for item = first_item, last_item, stride do
   local answer = '0'
   for at = item, item + item_bytes - 1, entry_bytes do
@@ -32,7 +33,9 @@ for item = first_item, last_item, stride do
     end
   end
   count = count + 1
-  answers[count] = answer
+  if answers then
+    answers[count] = answer
+  end
   if answer == '1' then
     added = added + 1
   end

@@ -18,8 +18,7 @@ local identity, packed, number = ARGV[1], ARGV[2], ARGV[3]
 
 -- paste: open_blocks
 local is_single, lasting, before = #packed == stride, nil, nil
-local at = receipt and number and tonumber(number:match('^%d+'))
-local may_run = fit and (at or not receipt)
+local may_run = fit and (not receipt or number and number:find('^%d'))
 if may_run and receipt and not is_single then
   -- paste: read_receipt
   may_run = not answered
