@@ -19,7 +19,8 @@ local identity, packed, number = ARGV[1], ARGV[2], ARGV[3]
 -- paste: open_blocks
 local is_single, lasting, before = #packed == stride, nil, nil
 local may_run = fit and (not receipt or number and number:find('^%d'))
-if may_run and receipt and not is_single then
+if may_run and receipt then
+  -- Before a new item too, though it was in no earlier execution: the lane of a cloned machine may have gone on.
   -- paste: read_receipt
   may_run = not answered
 end
@@ -28,19 +29,11 @@ if may_run then
   -- paste: set_blocks
   if added > 0 then
     call('SETRANGE', key, IDENTITY_BYTES, write_u64(read_u64(header, IDENTITY_BYTES + 1) + added))
-    if is_single then
-      return 1
-    elseif receipt then
+    if receipt and not is_single then
       call('SETRANGE', receipt, 0, number .. ':' .. table.concat(answers) .. ';')
     end
-  elseif is_single and receipt then
-    -- An item that was absent was in no earlier execution of this call; one that is present may have been.
-    -- paste: read_receipt
-    may_run = not answered
   end
-  if may_run then
-    return is_single and 0 or table.concat(answers)
-  end
+  return is_single and added or table.concat(answers)
 end
 
 -- include: lane
