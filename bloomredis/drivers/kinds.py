@@ -41,7 +41,7 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
         filter is created at first use and a stored one is checked; without, it must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
-    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes 6% to 16% less memory;
+    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes up to 14% less memory;
         None for the stored one (a new filter gets the default, blocked).  Or a layout from
         `bloomredis.compat`, for a bitmap that another system writes too: it has no header, so its size
         comes from the layout, and its loss cannot be noticed.
@@ -193,7 +193,7 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     :param shards: how many, 1 to 4,096; None for the stored number, and for a new filter as many as make
         none larger than 128 MB, at least 16.  A shard is made in one script, 0.25 to 0.5 ms a megabyte: more
         shards keep the server from others for less time, and make batches slower.
-    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes 6% to 16% less memory;
+    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes up to 14% less memory;
         None for the stored one (a new filter gets the default, blocked).
     :param seed: of the hash that picks the shard; None for the stored one, or the default.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.

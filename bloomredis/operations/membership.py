@@ -257,7 +257,7 @@ class Membership:
         own = f"1.{crc32(as_bytes(item), handle.check):08x}"
         arguments: Arguments = [packed, own, pending.call, pending.index]
         try:
-            reply: Reply = yield from self._stored.run(self._change, handle, arguments, keys)
+            reply: Reply = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
         except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
             # The token is its caller's, who may ask too; without it this object asks again.
             raise_unknown(self._stored.name, error, [pending.token(item) if by_token else None])

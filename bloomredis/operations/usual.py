@@ -117,8 +117,10 @@ class Usual:
         self._ledger = operations.ledger
         self._lanes = operations.lanes
         self._fullness = operations.fullness
-        self._add = self.stored.script(ADD).sha
-        self._contains = self.stored.script(CONTAINS).sha
+        self._add, self._contains = (
+            [self.stored.script(verb, in_blocks=in_blocks).sha for in_blocks in (False, True)]
+            for verb in (ADD, CONTAINS)
+        )
 
     def add(self, item: Any) -> UsualAdd | None:
         """Prepare an add; None if it is no common one."""
@@ -136,11 +138,12 @@ class Usual:
         lane = lanes.pop() if lanes else self._lanes.take()
         packed = handle.layout.pack_one(item)
         call = lane.next_call(crc32(packed, handle.check))
+        sha = self._add[handle.in_blocks]
         if handle.extra:
             keys = (handle.key, lane.key, *handle.extra)
-            command: Command = ("EVALSHA", self._add, b"%d" % len(keys), *keys, handle.identity, packed, call)
+            command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed, call)
         else:
-            command = ("EVALSHA", self._add, b"2", handle.key, lane.key, handle.identity, packed, call)
+            command = ("EVALSHA", sha, b"2", handle.key, lane.key, handle.identity, packed, call)
         # As `UsualAdd(…)`, which takes three times as long.
         return tuple.__new__(UsualAdd, (command, lane, self, handle, item, sent))
 
@@ -156,7 +159,8 @@ class Usual:
         packed = handle.layout.pack(items)
         keys = (handle.key, lane.key, *handle.extra)
         call = lane.next_call(crc32(packed, handle.check))
-        command: Command = ("EVALSHA", self._add, b"%d" % len(keys), *keys, handle.identity, packed, call)
+        sha = self._add[handle.in_blocks]
+        command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed, call)
         return UsualBatch(command, lane, self, handle, items, source, sent)
 
     def test_batch(self, items: Encoded) -> UsualTests | None:
@@ -165,7 +169,8 @@ class Usual:
         if handle is None or not 0 < len(items) <= handle.items:
             return None
         keys, packed = (handle.key, *handle.extra), handle.layout.pack(items)
-        command: Command = ("EVALSHA", self._contains, b"%d" % len(keys), *keys, handle.identity, packed)
+        sha = self._contains[handle.in_blocks]
+        command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed)
         return UsualTests(command, self, handle, items)
 
     def added(self, new: int) -> None:
@@ -184,11 +189,12 @@ class Usual:
         if encoded is None or handle is None:
             return None
         packed = handle.layout.pack_one(encoded)
+        sha = self._contains[handle.in_blocks]
         if handle.extra:
             keys = (handle.key, *handle.extra)
-            command: Command = ("EVALSHA", self._contains, b"%d" % len(keys), *keys, handle.identity, packed)
+            command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed)
         else:
-            command = ("EVALSHA", self._contains, b"1", handle.key, handle.identity, packed)
+            command = ("EVALSHA", sha, b"1", handle.key, handle.identity, packed)
         return tuple.__new__(UsualTest, (command, self, handle, encoded))
 
 

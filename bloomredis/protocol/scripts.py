@@ -18,16 +18,17 @@ from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Final
+
+from bloomredis.protocol.minify import minified, with_short_names
 
 _INCLUDE = re.compile(r"^-- include: (\w+)(?: or (\w+))?\n", re.MULTILINE)
 _PASTE = re.compile(r"^ *-- paste: (\w+)\n", re.MULTILINE)
-_TOKEN = re.compile(
-    r"""(?P<kept>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\[(?P<level>=*)\[.*?\](?P=level)\])"""
-    r"""|(?P<ends>(?:[ \t]*(?:--(?!\[=*\[|[ ](?:include|paste):)[^\n]*)?\n)+[ \t]*)"""
-    r"""|(?P<unknown>--\[|["'])""",
-    re.DOTALL,
-)
-"""A string, or the ends of lines with comments, blank lines and indentation."""
+IN_BLOCKS: Final = "_blocks"
+"""End of the name of a verb's script for filters of one layer in the blocked layout.
+
+The first call of each of a caller's pipelines sends it along, so its names are shortened too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ def load(verb: str, *, layered: bool = False) -> Script:
     :param layered: for filters of several layers; what others do not need costs them some 2 us a call.
     """
     text = assemble(verb, layered=layered, readable=False)
+    if verb.endswith(IN_BLOCKS):
+        text = with_short_names(text)
+    verb = verb.removesuffix(IN_BLOCKS)
     return Script(verb=verb, text=text, sha=sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -79,17 +83,6 @@ def assemble(verb: str, *, layered: bool = False, readable: bool = True) -> str:
         return _INCLUDE.sub(include, pasted)
 
     return whole(scripts[verb])
-
-
-def minified(text: str) -> str:
-    """Return Lua code without comments, indentation and blank lines; `ValueError` for a long comment."""
-
-    def shortened(token: re.Match[str]) -> str:
-        if token["unknown"]:
-            raise ValueError(f"a long comment or an unfinished string: {text[token.start() :][:40]!r}")
-        return token["kept"] or "\n"
-
-    return _TOKEN.sub(shortened, text + "\n").lstrip("\n")
 
 
 @cache

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 from zlib import crc32
 
+from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Packing
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
@@ -40,6 +41,7 @@ UNBOUNDED: Final = 1 << 62
 """More items than are ever added."""
 
 _EXPIRE: Final = scripts.load("expire")
+_IN_BLOCKS: Final = {verb: scripts.load(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")}
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
 """A method that deals with a script's refusal: it returns where the call should be made again."""
@@ -89,7 +91,8 @@ class Stored(ABC):
         key, *extra = keys or (self.key,)
         self._opened += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
-        self.handle = Handle(identity, layout, items, key, tuple(extra), generation, crc32(generation))
+        check, in_blocks = crc32(generation), isinstance(layout, Blocked)
+        self.handle = Handle(identity, layout, items, key, tuple(extra), generation, check, in_blocks)
         return self.handle
 
     def reset(self) -> None:
@@ -135,9 +138,14 @@ class Stored(ABC):
         if self.only_read:
             raise TypeError(self.only_read)
 
-    def script(self, script: scripts.Script) -> scripts.Script:
-        """Return a script in the version for this kind of storage."""
-        return scripts.load(script.verb, layered=True) if self.has_layers else script
+    def script(self, script: scripts.Script, *, in_blocks: bool) -> scripts.Script:
+        """Return a script in the version for this kind of storage.
+
+        :param in_blocks: in the short one for the blocked layout, if there is one.
+        """
+        if self.has_layers:
+            return scripts.load(script.verb, layered=True)
+        return _IN_BLOCKS.get(script.verb, script) if in_blocks else script
 
     def run(
         self,
@@ -149,11 +157,13 @@ class Stored(ABC):
         reads: bool = False,
         replicas: bool = True,
         again: bool = True,
+        earlier: bool = False,
     ) -> Op[Any]:
         """Run a script on the filter that `handle` names; one that only reads waits for no replica.
 
         :param replicas: one that reads may be executed by a replica.
         :param again: it may be sent again where it is not known whether it was executed.
+        :param earlier: it is about an earlier call, which only the whole script knows.
         :raises LayoutChanged: the filter is another one by now; the object has caught up.
         """
         if not reads:
@@ -161,8 +171,9 @@ class Stored(ABC):
         wait = None if reads else self.wait
         anywhere = reads and replicas and self.notices_loss
         every, values = [handle.key, *keys, *handle.extra], [handle.identity, *arguments]
+        version = self.script(script, in_blocks=handle.in_blocks and not earlier)
         try:
-            return (yield from call(self.script(script), every, values, wait, reads=anywhere, again=again))
+            return (yield from call(version, every, values, wait, reads=anywhere, again=again))
         except Refusal as refusal:
             met = refusal
         yield from self._recover(met, handle)

@@ -23,7 +23,7 @@ for i = 1, strings do
     return 0
   end
 end
-keep(receipt, number, BEGUN:sub(2))
+keep(receipt, number, '-')
 for i = 1, strings do
   redis.call('PERSIST', KEYS[2 * i + 1])
   redis.call('RENAME', KEYS[2 * i + 1], KEYS[2 * i])

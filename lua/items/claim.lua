@@ -9,7 +9,7 @@
 --
 -- Reply: a string of one character an item: c (claimed), d (done, in the filter), b (busy)
 
--- include: numbers
+-- include: decimals
 -- include: layers or one_layer
 -- include: claims
 

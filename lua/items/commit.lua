@@ -48,7 +48,7 @@ end
 -- All that may be refused comes before the first bit.
 local reply, added = set_items(items, function()
   begin(filter, receipt, number, filter.lasting)
-  if filter.first_bit > 0 and filter.cell_bits == 1 and filter.header:byte(8) ~= BLOCKED then
+  if filter.first_bit > 0 and filter.cell_bits == 1 and filter.header:byte(8) < BLOCKED then
     redis.call('SETBIT', filter.key, 0, redis.call('GETBIT', filter.key, 0))
   end
   drop()

@@ -12,7 +12,7 @@
 --
 -- Reply: for one item 1 (removed) or 0 (absent); for more a string with one such character each
 
--- include: numbers
+-- include: decimals
 -- include: header
 -- include: items
 -- include: answer

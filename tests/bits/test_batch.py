@@ -20,8 +20,10 @@ ITEMS = [f"item-{i}".encode() for i in range(4000)]
 LAYOUTS = {
     "classic": planning.plan("classic", 4000, 1e-4),
     "blocked": planning.plan("blocked", 4000, 1e-2),
+    "large blocks": planning.plan("blocked", 4000, 1e-3),
     "two blocks an item": planning.plan("blocked", 4000, 1e-6),
     "crowded blocks": Blocked(512, 24, 2),
+    "crowded small blocks": Blocked(256, 24, 2, 128),
     "another system's": go_zero(100_000),
 }
 every_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
