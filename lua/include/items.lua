@@ -30,7 +30,7 @@ end
 -- The length of a packed item.
 local function packed_bytes(filter)
   local code = filter.header:byte(8)
-  -- paste: block_size
+  -- paste: entry_size
   return is_blocked(filter) and filter.header:byte(10) * entry_bytes or filter.header:byte(9) * 4
 end
 
