@@ -118,7 +118,8 @@ class Filter(Bound[SyncClient], Generic[I]):
                 reply = self._client.execute_command(*call.command, NEVER_DECODE=True)
             except BaseException as error:
                 return resume(self._client, call.operation(), error)
-            return bool(reply == 1)
+            known = call.answer(reply)
+            return resume(self._client, call.operation(), reply) if known is None else known
         operations = self._operations
         if operations.in_local_cache(item):
             return True

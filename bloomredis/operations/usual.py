@@ -18,6 +18,8 @@ from bloomredis.protocol.receipts import Lane
 from bloomredis.protocol.steps import Command, Op
 from bloomredis.stored.base import UNBOUNDED
 from bloomredis.stored.handle import Handle
+from bloomredis.stored.module import StoredModule
+from bloomredis.stored.module_filter import test_command
 
 
 def _plain(item: Any) -> bytes | None:
@@ -60,6 +62,19 @@ class UsualTest(NamedTuple):
         """Return the operation whose first step is the command."""
         return self.usual.filter.membership.test_sent(self.handle, self.encoded)
 
+    def answer(self, reply: Any) -> bool | None:
+        """Return the answer in a reply; None if the operation has to find it."""
+        return bool(reply == 1)
+
+
+class UsualModuleTest(UsualTest):
+    """A prepared test of an item and of the markers of a filter of the server's module."""
+
+    def answer(self, reply: Any) -> bool | None:
+        """Return the answer in a reply; None where a marker is missing."""
+        there = reply[0] == 1
+        return there if reply.count(True) == len(reply) - (not there) else None
+
 
 class Usual:
     """The common calls of one filter object over one server."""
@@ -72,6 +87,7 @@ class Usual:
         self._fullness = operations.fullness
         self._add = self.stored.script(ADD).sha
         self._contains = self.stored.script(CONTAINS).sha
+        self._of_module = isinstance(self.stored, StoredModule)
 
     def add(self, item: Any) -> UsualAdd | None:
         """Prepare an add; None if it is no common one."""
@@ -105,6 +121,8 @@ class Usual:
         encoded, handle = _plain(item), self.stored.handle
         if encoded is None or handle is None:
             return None
+        if self._of_module:
+            return UsualModuleTest(test_command(handle, (encoded,)), self, handle, encoded)
         packed = handle.layout.pack_one(encoded)
         keys = (handle.key, *handle.extra)
         command: Command = ("EVALSHA", self._contains, b"%d" % len(keys), *keys, handle.identity, packed)

@@ -1,0 +1,282 @@
+"""A filter whose bits live in a key of the server's Bloom filter module (BF.*).
+
+The module hashes the items and grows by itself; the scripts of `lua/module/` add what makes calls safe to
+send again.  The filter's identity is its markers (`bits.module_items`): each call tests them in the same
+atomic step, so that a loss is noticed.  Other programs may go on with BF.ADD on the same key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from bloomredis.arguments import OnLost
+from bloomredis.bits.batch import Encoded
+from bloomredis.bits.module_items import ADOPTED, MADE, ModuleItems, marking, packed
+from bloomredis.errors import BloomError, FilterFullError, FilterMismatchError, FilterNotFoundError
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import Wait, send
+from bloomredis.protocol.replies import Refusal
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.base import UNBOUNDED, Arguments
+from bloomredis.stored.handle import Description, Handle, LayoutChanged
+from bloomredis.stored.header import KINDS, Header
+from bloomredis.stored.module_filter import MarkedFilter, answers_of, filling, options, test_command
+from bloomredis.stored.module_header import ModuleState, read_state
+from bloomredis.stored.versioned import Versioned
+
+_RESERVE, _MARK, _CLEAR, _DELETE = map(
+    scripts.load, ("module_reserve", "module_mark", "module_clear", "module_delete")
+)
+_OWN: Final = {verb: scripts.load(f"module_{verb}") for verb in ("add", "contains", "expire")}
+"""Scripts that take the place of those for other filters."""
+
+_GROWTH: Final = 2
+_ASKED: Final = 4000
+"""Items of one BF.MEXISTS while a filter is opened: some 0.6 ms."""
+
+
+class StoredModule(Versioned):
+    """A filter of the module.
+
+    :param new: capacity and error rate of a filter that is created if it is missing; None if it has to exist.
+    """
+
+    is_one_bitmap = False
+    called = KINDS[0]
+
+    def __init__(
+        self, name: str, *, new: tuple[int, float] | None, ttl: int, on_lost: OnLost, wait: Wait | None
+    ) -> None:
+        super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait)
+        if wait is not None:
+            self.wait = replace(wait, touched=self.auxiliary + b"touched")
+        self._new = new
+        self._found: MarkedFilter | None = None
+        self._count = 0  # of items, as last seen in this generation
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """Parameters of the filter that was found, or is wanted."""
+        known = {"layout": ModuleItems.name}
+        if self._found is not None:
+            head = self._found.head
+            return {"capacity": head.capacity, "error_rate": head.error_rate, **known}
+        return {**self._wanted(), **known}
+
+    def _wanted(self) -> dict[str, object]:
+        return {} if self._new is None else dict(zip(("capacity", "error_rate"), self._new, strict=True))
+
+    @property
+    def head(self) -> Header | None:
+        """The parameters that were found, None before."""
+        return None if self._found is None else self._found.head
+
+    def room(self, handle: Handle) -> Op[int]:  # noqa: ARG002 - the next call notices another filter
+        """Return the new items until the capacity is reached."""
+        _, ttl, info, dump = yield from self._call(_RESERVE, [0, b""])
+        if self._found is None:
+            return UNBOUNDED
+        found = replace(self._found, state=self._read(ttl, info, dump)).head
+        return found.capacity - found.count
+
+    # -- calls
+
+    def script(self, script: scripts.Script) -> scripts.Script:
+        """Return a script in the version for filters of the module."""
+        return _OWN.get(script.verb) or scripts.load(script.verb, module=True)
+
+    def run(self, *arguments: Any, **named: Any) -> Op[Any]:
+        """Run a script on the filter that a handle names."""
+        with self._needing_module():
+            return (yield from super().run(*arguments, **named, replicas=False))
+
+    def test(
+        self,
+        handle: Handle,
+        items: Encoded,
+        pack: Callable[[], bytes],  # noqa: ARG002 - the module takes them as they are
+        *,
+        replicas: bool = True,  # noqa: ARG002 - one may lack the markers that were just made
+    ) -> Op[list[bool]]:
+        """Test items and markers by one command, without a script."""
+        with self._needing_module():
+            reply = yield from send(test_command(handle, items))
+        answers = answers_of(reply, len(items))
+        if answers is None:
+            yield from self._recover((yield from self._refusal()), handle)
+            raise LayoutChanged
+        return answers
+
+    def _refusal(self) -> Op[Refusal]:
+        """Return what a script would have said of a filter without its markers."""
+        there = yield from send(("EXISTS", self.key))
+        return Refusal(replies.CHANGED if there else replies.MISSING, "")
+
+    @contextmanager
+    def _needing_module(self) -> Iterator[None]:
+        """Say what to do where the module refuses an item, or the server does not know a command BF.*."""
+        try:
+            yield
+        except Refusal as refusal:
+            if refusal.word == replies.FULL:
+                raise self.explained(refusal) from refusal
+            raise
+        except Exception as error:
+            if "nknown" in str(error) and "ommand" in str(error):
+                raise replies.without_module(self.name) from error
+            raise
+
+    def explained(self, refusal: Refusal) -> BloomError:
+        """Return the public error for a refusal."""
+        if refusal.word == replies.MODULE:
+            return replies.without_module(self.name)
+        if refusal.word == replies.FULL:
+            return FilterFullError(
+                f"{self.name!r} takes no more items ({refusal.detail}): make a larger one, or one that grows"
+            )
+        return super().explained(refusal)
+
+    # -- what is stored
+
+    def _find(self) -> Op[MarkedFilter]:
+        """Create the filter if it is missing and parameters were given; return what is stored, checked."""
+        return self._look(create=self._new is not None)
+
+    def take(self) -> Op[Handle]:
+        """Open it, whether or not it was lost.
+
+        One that another program made gets markers, unless this object has parameters to create it with.
+        """
+        self._lost = None
+        return self._open_by(
+            partial(self._look, create=self._new is not None, adopt=self._new is None),
+            self._accept,
+            stands=False,
+        )
+
+    def _look(self, *, create: bool = False, adopt: bool = False) -> Op[MarkedFilter]:
+        generation = os.urandom(8)
+        arguments: list[bytes | int | str] = [self._ttl, b""]
+        if create and self._new is not None:
+            arguments = [self._ttl, *filling(generation, *self._new)]
+        with self._needing_module():
+            created, *reply = yield from self._call(_RESERVE, arguments, self.wait if create else None)
+        state = self._read(*reply)
+        if created:
+            return MarkedFilter(state, generation, MADE)
+        if create:
+            self.compare({"error_rate": state.error_rate}, {"error_rate": self._wanted()["error_rate"]})
+        found = yield from self._identified(state)
+        if found is None and adopt:
+            yield from self._adopt(state)
+            found = yield from self._identified(state)
+        if found is None:
+            raise FilterMismatchError(
+                f"{self.name!r} is a filter of the server's module that has no markers of this library, so "
+                f"its loss could not be noticed; {self.called}.open(client, {self.name!r}) adds them"
+            )
+        if create:
+            self.compare({"capacity": found.head.capacity}, {"capacity": self._wanted()["capacity"]})
+        return found
+
+    def _read(self, ttl: int, info: Sequence[Any], dump: bytes) -> ModuleState:
+        try:
+            return read_state(ttl, info, dump)
+        except ValueError as error:
+            raise FilterMismatchError(f"{self.name!r} cannot be used here: {error}") from None
+
+    def _identified(self, state: ModuleState) -> Op[MarkedFilter | None]:
+        """Return the filter with its generation, None if it has no markers."""
+        marks = marking(state.error_rate)
+        answers = yield from self._asked(marks.questions())
+        kind = marks.kind_of(answers)
+        for generation in marks.generations(answers) if kind else ():
+            if all((yield from self._asked(marks.of(generation)))):
+                return MarkedFilter(state, generation, kind or MADE)
+        return None
+
+    def _asked(self, items: Sequence[bytes]) -> Op[list[bool]]:
+        answers: list[bool] = []
+        with self._needing_module():
+            for start in range(0, len(items), _ASKED):
+                answers += yield from send(("BF.MEXISTS", self.key, *items[start : start + _ASKED]))
+        return answers
+
+    def _adopt(self, state: ModuleState) -> Op[None]:
+        """Add markers to a filter of another program, in one step that only one client takes."""
+        marks = marking(state.error_rate)
+        items = marks.all(os.urandom(8), ADOPTED)
+        signatures = [packed(marks.signature(kind)) for kind in (MADE, ADOPTED)]
+        with self._needing_module():
+            yield from self._call(_MARK, [*signatures, packed(items), len(items)], self.wait)
+
+    def _accept(self, found: MarkedFilter) -> Handle:
+        self._lost, self._found, self._count = None, found, found.head.count
+        self.left = found.head.capacity - found.head.count
+        markers = found.marking.of(found.generation)
+        return self.remember(packed(markers), ModuleItems(markers), generation=found.generation)
+
+    def current(self) -> Op[list[Description]]:
+        """Describe each bitmap of the filter, the newest first; a loss is noticed."""
+        handle = yield from self.acquire()
+        try:
+            found = yield from self._look()
+            if found.generation != handle.generation:
+                what = self.loss(replies.CHANGED)
+            elif found.head.count < self._count:
+                what = f"{self.name!r} was replaced by an older copy: it had counted {self._count} items"
+            else:
+                self._count = found.head.count
+                return found.described(self.key)
+        except (FilterNotFoundError, FilterMismatchError) as error:
+            what = str(error)
+        self.lose(what, handle)
+        yield from self.acquire()
+        return (yield from self._look()).described(self.key)
+
+    def clear(self) -> Op[None]:
+        """Empty the filter: a new generation."""
+        self.reset()
+        opened, generation = self._opened, os.urandom(8)
+        while True:
+            try:
+                found = yield from self._look()
+            except FilterNotFoundError:
+                yield from self.take()
+                return
+            marks, state = found.marking, found.state
+            items = marks.all(generation, found.kind)
+            arguments = [*map(packed, (marks.of(found.generation), marks.of(generation), items))]
+            keys = [self.key, self.auxiliary + b"cleared"]
+            reply = yield from self._as_known(_CLEAR, keys, [*arguments, *options(state)])
+            if reply is not None:
+                cleared = MarkedFilter(self._read(*reply[1:]), generation, found.kind)
+                yield from self._go_on_with(cleared, self._accept, opened)
+                return
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        """Delete the filter, whatever its generation; True if it existed."""
+        self.reset()
+        while True:
+            try:
+                found = yield from self._look()
+            except FilterNotFoundError:
+                return False
+            identity = packed(found.marking.of(found.generation))
+            every = [self.key, *keys]
+            if (
+                yield from self._as_known(_DELETE, every, [identity, *arguments], again=bool(keys))
+            ) is not None:
+                return True
+
+
+def other_layout(error: FilterMismatchError) -> str:
+    """Return the layout of filters that are no strings if a key was refused for that; else raise."""
+    if isinstance(error.__cause__, Refusal) and error.__cause__.word == replies.WRONG_TYPE:
+        return ModuleItems.name
+    raise error
