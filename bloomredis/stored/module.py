@@ -169,8 +169,8 @@ class StoredModule(Versioned):
         state = self._read(*reply)
         if created:
             return MarkedFilter(state, generation, MADE)
-        if create:
-            self.compare({"error_rate": state.error_rate}, {"error_rate": self._wanted()["error_rate"]})
+        if self._new is not None:
+            self.compare({"error_rate": state.error_rate}, {"error_rate": self._new[1]})
         found = yield from self._identified(state)
         if found is None and adopt:
             yield from self._adopt(state)
@@ -180,8 +180,7 @@ class StoredModule(Versioned):
                 f"{self.name!r} is a filter of the server's module that has no markers of this library, so "
                 f"its loss could not be noticed; {self.called}.open(client, {self.name!r}) adds them"
             )
-        if create:
-            self.compare({"capacity": found.head.capacity}, {"capacity": self._wanted()["capacity"]})
+        self.compare({"capacity": found.head.capacity, "error_rate": state.error_rate}, self._wanted())
         return found
 
     def _read(self, ttl: int, info: Sequence[Any], dump: bytes) -> ModuleState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
@@ -9,7 +10,7 @@ from typing import Any, Final, cast
 from bloomredis.bits.module_items import MADE, Marking, ModuleItems, marking, packed
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import Header
-from bloomredis.stored.module_header import ModuleState
+from bloomredis.stored.module_header import Link, ModuleState
 
 _GROWTH: Final = 2
 
@@ -64,6 +65,14 @@ def filling(generation: bytes, capacity: int, error_rate: float) -> list[bytes |
 def _options(entries: int, error_rate: float, growth: int) -> list[bytes | int | str]:
     rest: list[bytes | int | str] = ["EXPANSION", growth] if growth else ["NONSCALING"]
     return ["CAPACITY", entries, "ERROR", repr(error_rate), *rest]
+
+
+def first_link(capacity: int, error_rate: float) -> Link:
+    """Return the first bitmap that RedisBloom makes: in one that may grow, for half the rate."""
+    entries, rate = capacity + marking(error_rate).total, error_rate / 2
+    per_entry = -math.log(rate) / math.log(2) ** 2
+    bits = -(-int(entries * per_entry) // 64) * 64
+    return Link(bits, math.ceil(math.log(2) * per_entry), entries, rate, 0)
 
 
 def options(state: ModuleState) -> list[bytes | int | str]:

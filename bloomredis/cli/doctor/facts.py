@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
+from bloomredis.bits.module_items import ModuleItems
 from bloomredis.cli.doctor.rights import Rights, one_line, rights
 from bloomredis.cli.doctor.state import State, state
 from bloomredis.cli.server import is_of_cluster
@@ -51,6 +52,8 @@ class Facts:
     """The filter with the name, or the error of reading it."""
 
     planned: Header | None = None
+    has_module: bool = False
+    layout: str | None = None
 
 
 def gather(client: Any, name: str | None, planned: Header | None, layout: str | None = None) -> Facts:
@@ -81,7 +84,9 @@ def gather(client: Any, name: str | None, planned: Header | None, layout: str | 
         unchecked=unchecked,
         lua_error=lua_error,
         has_struct=has_struct,
-        rights=rights(client, name),
+        rights=rights(client, name, of_module=layout == ModuleItems.name),
+        has_module=_has_module(client),
+        layout=layout,
         name=name,
         stored=None if name is None or lua_error else state(whole, name, layout),
         planned=planned,
@@ -108,6 +113,15 @@ def _round_trip(client: Any) -> float:
         finally:
             times.append(time.perf_counter() - started)
     return median(times)
+
+
+def _has_module(client: Any) -> bool:
+    """True if the server has the commands BF.* of a Bloom filter module."""
+    try:
+        found = client.execute_command("COMMAND", "INFO", "BF.MEXISTS")
+    except ResponseError:
+        return False
+    return any(found.values() if isinstance(found, dict) else found)
 
 
 def _lua(client: Any) -> tuple[str | None, bool]:

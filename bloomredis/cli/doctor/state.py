@@ -79,7 +79,7 @@ def _any(client: Any, name: str, layout: str | None) -> State:
         kind=kind,
         capacity=made_with["capacity"],
         error_rate=made_with["error_rate"],
-        room=about.capacity,
+        room=max(about.capacity, sum(layer.capacity for layer in about.layers)),
         count=about.approximate_count if kind is Kind.COUNTING else about.count,
         rate=about.estimated_error_rate,
         ttl=about.ttl,
