@@ -25,6 +25,14 @@ from tests.conftest import ANY, BINARIES, FAKE, REAL
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server, running
 
+
+def reserve(client: redis.Redis, name: str = "seen", capacity: int = 1000, *options: str) -> None:
+    """Let another program make a filter, in the place of one that there is."""
+    client.delete(name)
+    execute: Any = client.execute_command
+    execute("BF.RESERVE", name, 0.01, capacity, *options)
+
+
 CALLS: dict[str, Callable[[Any], object]] = {
     "add": lambda f: f.add("b"),
     "contains": lambda f: f.contains("b"),
@@ -45,13 +53,6 @@ LOSSES: dict[str, Callable[[redis.Redis], object]] = {
 
 def make(bloom: Any, client: redis.Redis, name: str = "seen", **options: Any) -> Any:
     return bloom(client, name, **MODULE | options)
-
-
-def reserve(client: redis.Redis, name: str = "seen", capacity: int = 1000, *options: str) -> None:
-    """Let another program make a filter, in the place of one that there is."""
-    client.delete(name)
-    execute: Any = client.execute_command
-    execute("BF.RESERVE", name, 0.01, capacity, *options)
 
 
 @pytest.fixture
