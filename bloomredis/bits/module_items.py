@@ -27,6 +27,7 @@ _SPELLED: Final = 4
 """A nibble that was not spelled is found by chance once in 10^4."""
 
 _NIBBLES: Final = 16
+_MOST_MARKERS, _MOST_COPIES = 48, 12  # of a rate that RedisBloom no longer makes filters for
 _HEADS: Final = [bytes([0xA0 + n]) if n < 32 else bytes([0xD9, n]) for n in range(256)]
 _TEXT_HEADS: Final = [head.decode("latin-1") for head in _HEADS]
 
@@ -128,9 +129,13 @@ _MOST: Final = 1024
 """Generations that are looked for at most; at an error rate of 1e-2 there is one, or by chance two."""
 
 
+def as_flags(answers: str | bytes) -> Sequence[int]:
+    """Return the bytes of a reply as numbers, 1 or 0."""
+    return answers.encode() if isinstance(answers, str) else answers
+
+
 def marking(error_rate: float) -> Marking:
     """Return the numbers of items that mark a filter with that error rate."""
     digits = -math.log10(min(error_rate, 0.9))
-    return Marking(
-        max(2, min(255, math.ceil(_CHANCE / digits))), max(1, min(255, math.ceil(_SPELLED / digits)))
-    )
+    markers, copies = math.ceil(_CHANCE / digits), math.ceil(_SPELLED / digits)
+    return Marking(max(2, min(_MOST_MARKERS, markers)), min(_MOST_COPIES, copies))

@@ -16,16 +16,25 @@ from typing import Any, Final
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits.batch import Encoded
-from bloomredis.bits.module_items import ADOPTED, MADE, ModuleItems, marking, packed
+from bloomredis.bits.module_items import (
+    ADOPTED,
+    MADE,
+    Marking,
+    ModuleItems,
+    as_flags,
+    marking,
+    packed,
+)
 from bloomredis.errors import BloomError, FilterFullError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, send
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
+from bloomredis.stored import module_filter
 from bloomredis.stored.base import UNBOUNDED, Arguments
 from bloomredis.stored.handle import Description, Handle, LayoutChanged
 from bloomredis.stored.header import KINDS, Header
-from bloomredis.stored.module_filter import MarkedFilter, answers_of, filling, options, test_command
+from bloomredis.stored.module_filter import MarkedFilter, answers_of, filling, test_command
 from bloomredis.stored.module_header import ModuleState, read_state
 from bloomredis.stored.versioned import Versioned
 
@@ -36,8 +45,11 @@ _OWN: Final = {verb: scripts.load(f"module_{verb}") for verb in ("add", "contain
 """Scripts that take the place of those for other filters."""
 
 _GROWTH: Final = 2
-_ASKED: Final = 4000
-"""Items of one BF.MEXISTS while a filter is opened: some 0.6 ms."""
+_LOOKS: Final = 100
+"""Times that a filter is looked at which others make anew meanwhile."""
+
+_USUAL_RATE: Final = 0.01
+"""The error rate that is supposed before it is known."""
 
 
 class StoredModule(Versioned):
@@ -62,14 +74,10 @@ class StoredModule(Versioned):
     @property
     def parameters(self) -> dict[str, object]:
         """Parameters of the filter that was found, or is wanted."""
-        known = {"layout": ModuleItems.name}
-        if self._found is not None:
-            head = self._found.head
-            return {"capacity": head.capacity, "error_rate": head.error_rate, **known}
-        return {**self._wanted(), **known}
-
-    def _wanted(self) -> dict[str, object]:
-        return {} if self._new is None else dict(zip(("capacity", "error_rate"), self._new, strict=True))
+        head = self.head
+        known = self._new if head is None else (head.capacity, head.error_rate)
+        sizes = {} if known is None else {"capacity": known[0], "error_rate": known[1]}
+        return {**sizes, "layout": ModuleItems.name}
 
     @property
     def head(self) -> Header | None:
@@ -78,10 +86,10 @@ class StoredModule(Versioned):
 
     def room(self, handle: Handle) -> Op[int]:  # noqa: ARG002 - the next call notices another filter
         """Return the new items until the capacity is reached."""
-        _, ttl, info, dump = yield from self._call(_RESERVE, [0, b""])
+        _, *reply, _ = yield from self._call(_RESERVE, [0, b"", b""])
         if self._found is None:
             return UNBOUNDED
-        found = replace(self._found, state=self._read(ttl, info, dump)).head
+        found = replace(self._found, state=self._read(*reply)).head
         return found.capacity - found.count
 
     # -- calls
@@ -160,28 +168,39 @@ class StoredModule(Versioned):
         )
 
     def _look(self, *, create: bool = False, adopt: bool = False) -> Op[MarkedFilter]:
-        generation = os.urandom(8)
-        arguments: list[bytes | int | str] = [self._ttl, b""]
-        if create and self._new is not None:
-            arguments = [self._ttl, *filling(generation, *self._new)]
-        with self._needing_module():
-            created, *reply = yield from self._call(_RESERVE, arguments, self.wait if create else None)
+        """Return what is stored; one of another program gets markers first if it is to be adopted."""
+        rate = self._new[1] if self._new else self._found.state.error_rate if self._found else _USUAL_RATE
+        for _ in range(_LOOKS):
+            state, answers, generation = yield from self._asked(rate, create=create)
+            if generation:
+                return MarkedFilter(state, generation, MADE)
+            if state.error_rate != rate:
+                rate = state.error_rate
+                continue
+            kind = marking(rate).kind_of(answers)
+            if kind is not None:
+                found = yield from self._identified(state, kind, answers)
+                if found is not None:
+                    return found
+            elif adopt:
+                yield from self._adopt(marking(rate))
+            else:
+                break
+        raise FilterMismatchError(
+            f"{self.name!r} is a filter of the server's module that has no markers of this library, so "
+            f"its loss could not be noticed; {self.called}.open(client, {self.name!r}) adds them"
+        )
+
+    def _asked(self, rate: float, *, create: bool) -> Op[tuple[ModuleState, Sequence[int], bytes]]:
+        """Read the state and the signs of the generation in one step; the last is that of a new filter."""
+        generation, questions = os.urandom(8), packed(marking(rate).questions())
+        items, *options = filling(generation, *self._new) if create and self._new else [b""]
+        arguments = [self._ttl, items, questions, *options]
+        created, *reply, answers = yield from self._call(_RESERVE, arguments, self.wait if create else None)
         state = self._read(*reply)
-        if created:
-            return MarkedFilter(state, generation, MADE)
         if self._new is not None:
             self.compare({"error_rate": state.error_rate}, {"error_rate": self._new[1]})
-        found = yield from self._identified(state)
-        if found is None and adopt:
-            yield from self._adopt(state)
-            found = yield from self._identified(state)
-        if found is None:
-            raise FilterMismatchError(
-                f"{self.name!r} is a filter of the server's module that has no markers of this library, so "
-                f"its loss could not be noticed; {self.called}.open(client, {self.name!r}) adds them"
-            )
-        self.compare({"capacity": found.head.capacity, "error_rate": state.error_rate}, self._wanted())
-        return found
+        return state, as_flags(answers), generation if created else b""
 
     def _read(self, ttl: int, info: Sequence[Any], dump: bytes) -> ModuleState:
         try:
@@ -189,30 +208,25 @@ class StoredModule(Versioned):
         except ValueError as error:
             raise FilterMismatchError(f"{self.name!r} cannot be used here: {error}") from None
 
-    def _identified(self, state: ModuleState) -> Op[MarkedFilter | None]:
-        """Return the filter with its generation, None if it has no markers."""
+    def _identified(self, state: ModuleState, kind: bytes, answers: Sequence[int]) -> Op[MarkedFilter | None]:
+        """Return the filter with its generation, None if it is another one by now."""
         marks = marking(state.error_rate)
-        answers = yield from self._asked(marks.questions())
-        kind = marks.kind_of(answers)
-        for generation in marks.generations(answers) if kind else ():
-            if all((yield from self._asked(marks.of(generation)))):
-                return MarkedFilter(state, generation, kind or MADE)
+        for generation in marks.generations(answers):
+            with self._needing_module():
+                there = yield from send(("BF.MEXISTS", self.key, *marks.of(generation)))
+            if all(there):
+                found = MarkedFilter(state, generation, kind)
+                self.compare(
+                    {"capacity": found.head.capacity}, {"capacity": self._new[0]} if self._new else {}
+                )
+                return found
         return None
 
-    def _asked(self, items: Sequence[bytes]) -> Op[list[bool]]:
-        answers: list[bool] = []
-        with self._needing_module():
-            for start in range(0, len(items), _ASKED):
-                answers += yield from send(("BF.MEXISTS", self.key, *items[start : start + _ASKED]))
-        return answers
-
-    def _adopt(self, state: ModuleState) -> Op[None]:
+    def _adopt(self, marks: Marking) -> Op[None]:
         """Add markers to a filter of another program, in one step that only one client takes."""
-        marks = marking(state.error_rate)
         items = marks.all(os.urandom(8), ADOPTED)
         signatures = [packed(marks.signature(kind)) for kind in (MADE, ADOPTED)]
-        with self._needing_module():
-            yield from self._call(_MARK, [*signatures, packed(items), len(items)], self.wait)
+        yield from self._call(_MARK, [*signatures, packed(items), len(items)], self.wait)
 
     def _accept(self, found: MarkedFilter) -> Handle:
         self._lost, self._found, self._count = None, found, found.head.count
@@ -252,9 +266,9 @@ class StoredModule(Versioned):
             items = marks.all(generation, found.kind)
             arguments = [*map(packed, (marks.of(found.generation), marks.of(generation), items))]
             keys = [self.key, self.auxiliary + b"cleared"]
-            reply = yield from self._as_known(_CLEAR, keys, [*arguments, *options(state)])
+            reply = yield from self._as_known(_CLEAR, keys, [*arguments, *module_filter.options(state)])
             if reply is not None:
-                cleared = MarkedFilter(self._read(*reply[1:]), generation, found.kind)
+                cleared = MarkedFilter(self._read(*reply[1:4]), generation, found.kind)
                 yield from self._go_on_with(cleared, self._accept, opened)
                 return
 

@@ -27,7 +27,7 @@ local function create_filled(key, items, options, ttl)
 end
 
 -- What a client reads a filter from.
-local function state_of(key, created)
+local function state_of(key, created, questions)
   local about = redis.pcall('BF.INFO', key)
   if about.err then
     return about
@@ -36,5 +36,6 @@ local function state_of(key, created)
   if dump.err and not dump.err:find('nknown', 1, true) then
     return dump
   end
-  return { created, redis.call('PTTL', key), about, dump[2] or '' }
+  local answers = questions ~= '' and redis.call('BF.MEXISTS', key, cmsgpack.unpack(questions)) or {}
+  return { created, redis.call('PTTL', key), about, dump[2] or '', string.char(unpack(answers)) }
 end

@@ -1,12 +1,12 @@
 -- Empty a filter in a key of the server's module: a new generation with the same parameters and the same expiry time.
 -- It is made under another name first, so that nothing is lost where that is refused.
 --
--- KEYS[1]      the filter
--- KEYS[2]      a free name for the new one
--- ARGV[1]      the markers of the filter that the caller knows, as strings of MessagePack
--- ARGV[2]      the markers of the new one
--- ARGV[3]      its first items: its markers, and what spells them (FORMAT.md)
--- ARGV[i + 3]  option i of BF.INSERT, for every i from 1
+-- KEYS[1]  the filter
+-- KEYS[2]  a free name for the new one
+-- ARGV[1]  the markers of the filter that the caller knows, as strings of MessagePack
+-- ARGV[2]  the markers of the new one
+-- ARGV[3]  its first items: its markers, and what spells them (FORMAT.md)
+-- ARGV[i]  an option of BF.INSERT, for every i from 4
 --
 -- Reply: that of module_reserve
 
@@ -16,7 +16,7 @@
 local key, made, markers, new_markers, items = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 
 if not check_markers(key, new_markers) then
-  return state_of(key, 1)  -- the call was sent again, and has been executed
+  return state_of(key, 1, '')  -- the call was sent again, and has been executed
 end
 local refusal = check_markers(key, markers)
 if refusal then
@@ -39,4 +39,4 @@ if renamed.err then
   redis.call('UNLINK', made)
   return renamed
 end
-return state_of(key, 1)
+return state_of(key, 1, '')

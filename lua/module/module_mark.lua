@@ -13,10 +13,8 @@
 
 local key, items, count = KEYS[1], ARGV[3], read_number(ARGV[4], 1)
 
-for i = 1, 2 do
-  if not check_markers(key, ARGV[i]) then
-    return 0
-  end
+if not check_markers(key, ARGV[1]) or not check_markers(key, ARGV[2]) then
+  return 0
 end
 local about = redis.pcall('BF.INFO', key)
 if about.err then
