@@ -52,8 +52,12 @@ class Facts:
     """The filter with the name, or the error of reading it."""
 
     planned: Header | None = None
-    has_module: bool = False
     layout: str | None = None
+
+    @property
+    def has_module(self) -> bool:
+        """True if the server has loaded a Bloom filter module (BF.*)."""
+        return any(each.get("name") == "bf" for each in self.info.get("modules", ()))
 
 
 def gather(client: Any, name: str | None, planned: Header | None, layout: str | None = None) -> Facts:
@@ -85,7 +89,6 @@ def gather(client: Any, name: str | None, planned: Header | None, layout: str | 
         lua_error=lua_error,
         has_struct=has_struct,
         rights=rights(client, name, of_module=layout == ModuleItems.name),
-        has_module=_has_module(client),
         layout=layout,
         name=name,
         stored=None if name is None or lua_error else state(whole, name, layout),
@@ -113,15 +116,6 @@ def _round_trip(client: Any) -> float:
         finally:
             times.append(time.perf_counter() - started)
     return median(times)
-
-
-def _has_module(client: Any) -> bool:
-    """True if the server has the commands BF.* of a Bloom filter module."""
-    try:
-        found = client.execute_command("COMMAND", "INFO", "BF.MEXISTS")
-    except ResponseError:
-        return False
-    return any(found.values() if isinstance(found, dict) else found)
 
 
 def _lua(client: Any) -> tuple[str | None, bool]:
