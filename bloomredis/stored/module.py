@@ -8,11 +8,10 @@ atomic step, so that a loss is noticed.  Other programs may go on with BF.ADD on
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits.batch import Encoded
@@ -100,8 +99,10 @@ class StoredModule(Versioned):
 
     def run(self, *arguments: Any, **named: Any) -> Op[Any]:
         """Run a script on the filter that a handle names."""
-        with self._needing_module():
+        try:
             return (yield from super().run(*arguments, **named, replicas=False))
+        except Exception as error:
+            self._raise_understood(error)
 
     def test(
         self,
@@ -112,8 +113,10 @@ class StoredModule(Versioned):
         replicas: bool = True,  # noqa: ARG002 - one may lack the markers that were just made
     ) -> Op[list[bool]]:
         """Test items and markers by one command, without a script."""
-        with self._needing_module():
+        try:
             reply = yield from send(test_command(handle, items))
+        except Exception as error:
+            self._raise_understood(error)
         answers = answers_of(reply, len(items))
         if answers is None:
             yield from self._recover((yield from self._refusal()), handle)
@@ -125,19 +128,13 @@ class StoredModule(Versioned):
         there = yield from send(("EXISTS", self.key))
         return Refusal(replies.CHANGED if there else replies.MISSING, "")
 
-    @contextmanager
-    def _needing_module(self) -> Iterator[None]:
-        """Say what to do where the module refuses an item, or the server does not know a command BF.*."""
-        try:
-            yield
-        except Refusal as refusal:
-            if refusal.word == replies.FULL:
-                raise self.explained(refusal) from refusal
-            raise
-        except Exception as error:
-            if "nknown" in str(error) and "ommand" in str(error):
-                raise replies.without_module(self.name) from error
-            raise
+    def _raise_understood(self, error: Exception) -> NoReturn:
+        """Raise an error; say what to do where the module refuses an item or the server has no module."""
+        if isinstance(error, Refusal) and error.word == replies.FULL:
+            raise self.explained(error) from error
+        if "nknown" in str(error) and "ommand" in str(error):
+            raise replies.without_module(self.name) from error
+        raise error
 
     def explained(self, refusal: Refusal) -> BloomError:
         """Return the public error for a refusal."""
@@ -212,8 +209,7 @@ class StoredModule(Versioned):
         """Return the filter with its generation, None if it is another one by now."""
         marks = marking(state.error_rate)
         for generation in marks.generations(answers):
-            with self._needing_module():
-                there = yield from send(("BF.MEXISTS", self.key, *marks.of(generation)))
+            there = yield from send(("BF.MEXISTS", self.key, *marks.of(generation)))
             if all(there):
                 found = MarkedFilter(state, generation, kind)
                 self.compare(
