@@ -15,13 +15,6 @@ from typing import Any, Final, NamedTuple
 
 from bloomredis.bits.sizing import classic_bits, num_hashes
 
-NOROUND: Final = 1
-ENTS_IS_BITS: Final = 2
-FORCE64: Final = 4
-NO_SCALING: Final = 8
-"""Options of a chain: no rounding to a power of two; capacity is log2 of the bits; 64-bit hashes; no
-further links."""
-
 CHAIN: Final = struct.Struct("<QIII")  # items, links, options, growth
 LINK: Final = struct.Struct("<QQQddIQB")  # bytes, bits, items, error, bits per entry, hashes, entries, n2
 
