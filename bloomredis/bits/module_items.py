@@ -2,7 +2,7 @@
 
 They travel as strings of MessagePack, one after another: a script hands them to the module without a table.
 
-A filter of the module has no header, so it is told from others by items that only one generation of it has:
+A filter of the module has no header.  In its place it has items that only one generation of it has:
 *markers*, which every call tests in the same step; a *signature*, which all filters with markers have; and
 the *spelling* of the generation, from which a later client reads it.
 """

@@ -45,7 +45,7 @@ _OWN: Final = {verb: scripts.load(f"module_{verb}") for verb in ("add", "contain
 
 _GROWTH: Final = 2
 _LOOKS: Final = 100
-"""Times that a filter is looked at which others make anew meanwhile."""
+"""Times that a filter is looked at while others replace it."""
 
 _USUAL_RATE: Final = 0.01
 """The error rate that is supposed before it is known."""
