@@ -29,7 +29,8 @@ from bloomredis import (
 )
 from bloomredis.stored.header import KINDS
 from tests.conftest import BINARIES, REAL
-from tests.support.readme import acl_rule, sharded_rule
+from tests.support.modules import MODULE, needs_module
+from tests.support.readme import acl_rule, module_rule, sharded_rule
 from tests.support.servers import Server, running
 from tests.support.tls import Certificate, with_tls
 
@@ -285,6 +286,47 @@ def test_nothing_but_the_rule_is_called(server: Server, run: Any, names: set[str
     called -= {"config|resetstat", "config", "info"}  # of this test
     assert called - HANDSHAKE == {rule[1:] for rule in acl_rule() if rule.startswith("+")}
     assert not any(re.match("keys|s?scan|flush|config", name) for name in called)
+
+
+def use_module(client: redis.Redis) -> None:
+    """Use everything that a filter of the server's module has."""
+    f = BloomFilter(client, "seen", ttl=100, **MODULE)
+    assert f.add("a")
+    assert f.add_many(["a", "b", "c"]) == [False, True, True]
+    assert f.contains("b")
+    assert f.load(LOADED) == len(LOADED)
+    with client.pipeline(transaction=False) as pipe:
+        f.queue_add(pipe, "d")
+        f.queue_contains(pipe, "d")
+        assert pipe.execute() == [1, 1]
+    with pytest.raises(OutcomeUnknownError):
+        BloomFilter(client, "seen", min_replicas=1, replica_timeout=0.01, **MODULE).add("e")
+    claims = f.claim_many(["f", "g"], 9)
+    claims[0].extend(20)
+    claims[0].commit()
+    claims[1].release()
+    f.expire(50)
+    assert BloomFilter.open(client, "seen").info().count >= f.info().count
+    f.clear()
+    assert f.delete()
+
+
+def test_the_rule_of_the_module_layout_suffices(server: Server) -> None:
+    """For a filter that the user makes; all that it names is called, and no other command of the module."""
+    with server.client() as admin:
+        needs_module(admin)
+        rule = [*acl_rule(), *module_rule()]
+        execute: Any = admin.execute_command
+        execute("ACL", "SETUSER", "worker", "reset", "on", ">secret", *rule)
+        admin.config_resetstat()
+        with redis.Redis.from_url(server.url.replace("unix://", "unix://worker:secret@")) as client:
+            use_module(client)
+            execute("BF.RESERVE", "seen", 0.01, 100)
+            assert BloomFilter.open(client, "seen").add("a")
+        called = {name.removeprefix("cmdstat_").lower() for name in admin.info("commandstats")}
+        allowed = {each[1:] for each in rule if each.startswith("+")}
+        assert {each[1:] for each in module_rule()} <= called
+        assert {name for name in called if name.startswith("bf.")} - {"bf.reserve"} <= allowed
 
 
 @pytest.mark.parametrize("place", [f"{name} tls" for name in REAL], indirect=True)

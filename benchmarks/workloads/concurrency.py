@@ -11,7 +11,7 @@ from typing import Any, Final
 import bloomredis.asyncio
 from benchmarks.runner.bench import Bench
 from benchmarks.runner.measure import Answers, Side, Workload
-from benchmarks.sides.ours import Ours
+from benchmarks.sides.ours import Ours, OursByModule
 from benchmarks.sides.peer import CAPACITY, RATE
 from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.sides.valbloom import Valbloom
@@ -58,6 +58,10 @@ def _task_sides(bench: Bench, *, number: int) -> Iterator[Side]:
     )
     yield Side(name=Ours.name, run=_by_tasks(bench, number, ours.add), check=new)
     if RedisBloom.missing(bench) is None:
+        by_module = bloomredis.asyncio.BloomFilter(
+            aio, OursByModule.name, capacity=CAPACITY, error_rate=RATE, layout="module"
+        )
+        yield Side(name=OursByModule.name, run=_by_tasks(bench, number, by_module.add), check=new)
         key = RedisBloom(bench).key
         add = partial(aio.execute_command, "BF.ADD", key)
         yield Side(name=RedisBloom.name, run=_by_tasks(bench, number, add), check=new)

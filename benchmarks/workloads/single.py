@@ -8,7 +8,7 @@ from typing import Final
 from benchmarks.runner.bench import Bench
 from benchmarks.runner.measure import Answers, Side, Workload
 from benchmarks.sides.bitmaps import DecimalScript, PipelinedSetbit, SetbitByTrip
-from benchmarks.sides.ours import Ours
+from benchmarks.sides.ours import Ours, OursByModule
 from benchmarks.sides.peer import RATE, Peer, present
 from benchmarks.sides.pottery import Pottery
 from benchmarks.sides.redisbloom import RedisBloom
@@ -28,7 +28,16 @@ UNPINNED_NEW: Final = f"{NEW}, processors shared"
 UNPINNED_CONTAINS: Final = f"{CONTAINS}, processors shared"
 RETRY: Final = "add, one new item a call, retry_safe or not"
 
-PEERS: Final = (Ours, RedisBloom, PipelinedSetbit, SetbitByTrip, DecimalScript, Pottery, Valbloom)
+PEERS: Final = (
+    Ours,
+    OursByModule,
+    RedisBloom,
+    PipelinedSetbit,
+    SetbitByTrip,
+    DecimalScript,
+    Pottery,
+    Valbloom,
+)
 
 
 def workloads(*, quick: bool) -> Iterator[Workload]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers import kinds
-from bloomredis.drivers.aio import AsyncClients
+from bloomredis.drivers.aio import AsyncClient, AsyncClients
 from bloomredis.drivers.aio_filters import Expiring, Filter, Queueing
 from bloomredis.drivers.binding import constructor, documented_as
 from bloomredis.drivers.urls import addresses
+from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
@@ -26,6 +27,7 @@ from bloomredis.operations.rotating import RotatingOperations
 from bloomredis.operations.scaling import ScalingOperations
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.operations.snapshot import LocalFilter
+from bloomredis.stored.module import other_layout
 
 
 @documented_as(kinds.BloomFilter)
@@ -47,6 +49,16 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
         """Return a filter with a client of its own for the server at `url`; it connects when it is used."""
         return cls(addresses(url), name, **parameters)
+
+    @classmethod
+    async def open(cls, client: AsyncClient, name: str) -> Self:
+        """Return a filter whose parameters are read from the server."""
+        try:
+            return await super().open(client, name)
+        except FilterMismatchError as error:
+            found = cls(client, name, layout=other_layout(error))
+        await found.reserve()
+        return found
 
     async def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server."""

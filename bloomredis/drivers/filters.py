@@ -121,7 +121,8 @@ class Filter(Bound[SyncClient], Generic[I]):
                 reply = self._link.execute_command(*call.command, NEVER_DECODE=True)
             except BaseException as error:
                 return resume(self._link, call.operation(), error)
-            return bool(reply == 1)
+            known = call.answer(reply)
+            return resume(self._link, call.operation(), reply) if known is None else known
         operations = self._operations
         if operations.in_local_cache(item):
             return True

@@ -15,6 +15,7 @@ from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import load
 from bloomredis.operations.local_cache import CachedMembership
 from bloomredis.operations.membership import Membership
+from bloomredis.operations.module_load import load_items
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.verbs import Codec, Keep, StoredVerbs
@@ -26,6 +27,7 @@ from bloomredis.stored.base import Stored
 from bloomredis.stored.foreign import ForeignLayout
 from bloomredis.stored.handle import Description
 from bloomredis.stored.header import COUNTING, FILTER
+from bloomredis.stored.module import StoredModule
 from bloomredis.stored.single import StoredFilter
 
 C = TypeVar("C")
@@ -116,6 +118,8 @@ class FilterOperations(StoredVerbs):
         if self.fullness is not None and self.fullness.refuses:
             yield from self.fullness.admit()
         before, stored = self.membership.loaded, self.stored
+        if isinstance(stored, StoredModule):
+            return (yield from load_items(stored, self.codec, source, progress))
         done = yield from load(stored, self.membership, self.codec, source, progress)
         stored.left -= self.membership.loaded - before
         if self.fullness is not None and stored.left <= 0:
@@ -155,6 +159,8 @@ class FilterOperations(StoredVerbs):
 
     def known(self) -> dict[str, object]:
         """Return the parameters that are known without I/O."""
+        if isinstance(self.stored, StoredModule):
+            return self.stored.parameters
         head = self.stored.head if isinstance(self.stored, StoredFilter) else None
         return info.known(head, self.layout)
 
@@ -164,7 +170,7 @@ class FilterOperations(StoredVerbs):
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
-        return info.combined((yield from self._layers()))
+        return info.combined((yield from self._layers()), grows=isinstance(self.stored, StoredModule))
 
     def _layers(self) -> Op[list[FilterInfo]]:
         layers = []
@@ -174,6 +180,8 @@ class FilterOperations(StoredVerbs):
         return layers
 
     def _ones(self, found: Description) -> Op[int]:
+        if not found.has_bits:
+            return info.expected_ones(found.header)
         ones = 0
         for start in range(found.first_byte, found.size_bytes, _BITCOUNT_BYTES):
             ones += yield from send(("BITCOUNT", found.key, start, start + _BITCOUNT_BYTES - 1))

@@ -12,9 +12,9 @@ from bloomredis.bits.batch import Encoded, PackedBatch, Prepared, parts_of
 from bloomredis.operations import info
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.membership import PACKED
 from bloomredis.operations.options import CommonParameters, Options, Seconds
 from bloomredis.operations.outcomes import Answers
+from bloomredis.operations.packing import PACKED
 from bloomredis.operations.pipelines import Queueing
 from bloomredis.operations.routed import Place, RoutedOperations
 from bloomredis.operations.verbs import Codec, StoredVerbs

@@ -22,6 +22,8 @@ from bloomredis.protocol.replies import Reply, flags_of
 from bloomredis.protocol.steps import Command, Op
 from bloomredis.stored.base import UNBOUNDED
 from bloomredis.stored.handle import Handle
+from bloomredis.stored.module import StoredModule
+from bloomredis.stored.module_filter import test_command
 
 
 def _plain(item: Any) -> bytes | None:
@@ -63,6 +65,19 @@ class UsualTest(NamedTuple):
     def operation(self) -> Op[bool]:
         """Return the operation whose first step is the command."""
         return self.usual.filter.membership.test_sent(self.handle, self.encoded)
+
+    def answer(self, reply: Any) -> bool | None:
+        """Return the answer in a reply; None if the operation has to find it."""
+        return bool(reply == 1)
+
+
+class UsualModuleTest(UsualTest):
+    """A prepared test of an item and of the markers of a filter of the server's module."""
+
+    def answer(self, reply: Any) -> bool | None:
+        """Return the answer in a reply; None where a marker is missing."""
+        there = reply[0] == 1
+        return there if reply.count(True) == len(reply) - (not there) else None
 
 
 class UsualBatch(NamedTuple):
@@ -121,6 +136,7 @@ class Usual:
             [self.stored.script(verb, in_blocks=in_blocks).sha for in_blocks in (False, True)]
             for verb in (ADD, CONTAINS)
         )
+        self._of_module = isinstance(self.stored, StoredModule)
 
     def add(self, item: Any) -> UsualAdd | None:
         """Prepare an add; None if it is no common one."""
@@ -166,7 +182,7 @@ class Usual:
     def test_batch(self, items: Encoded) -> UsualTests | None:
         """Prepare a test of encoded items; None if they are no common ones."""
         handle = self.stored.handle
-        if handle is None or not 0 < len(items) <= handle.items:
+        if handle is None or self._of_module or not 0 < len(items) <= handle.items:
             return None
         keys, packed = (handle.key, *handle.extra), handle.layout.pack(items)
         sha = self._contains[handle.in_blocks]
@@ -188,6 +204,8 @@ class Usual:
         encoded, handle = _plain(item), self.stored.handle
         if encoded is None or handle is None:
             return None
+        if self._of_module:
+            return UsualModuleTest(test_command(handle, (encoded,)), self, handle, encoded)
         packed = handle.layout.pack_one(encoded)
         sha = self._contains[handle.in_blocks]
         if handle.extra:

@@ -45,6 +45,7 @@ STALE: Final = "BLOOMSTALE"
 LANE: Final = "BLOOMLANE"
 FULL: Final = "BLOOMFULL"
 ENDED: Final = "BLOOMENDED"
+MODULE: Final = "BLOOMMODULE"
 WRONG_TYPE: Final = "WRONGTYPE"
 
 _CLASSES: Final = {
@@ -102,10 +103,11 @@ _CONNECTION: Final = frozenset(
     )
 )
 _UNSENT: Final = frozenset(("MaxConnectionsError",))
+_FLAGS: Final = tuple(flag in (1, 49) for flag in range(256))  # 49 is "1"
 _WORD: Final = re.compile(
     "|".join(
         [
-            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, ENDED, WRONG_TYPE),
+            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, ENDED, MODULE, WRONG_TYPE),
             *(rf"\b{word}\b" for word in _ADVICE),
         ]
     )
@@ -158,11 +160,19 @@ def raise_explained(error: Exception) -> NoReturn:
 
 
 def flags_of(reply: Reply) -> list[bool]:
-    """Return a reply of add or contains as booleans, one an item."""
+    """Return a reply of add or contains as booleans, one an item: a digit, or a byte of that value."""
     if isinstance(reply, int):
         return [reply == 1]
-    text = reply.encode() if isinstance(reply, str) else reply
-    return [flag == 49 for flag in text]  # 49 is "1"
+    return list(map(_FLAGS.__getitem__, reply.encode() if isinstance(reply, str) else reply))
+
+
+def without_module(name: str) -> ServerRefusedError:
+    """Return the error for a filter of the module on a server that has no module."""
+    return ServerRefusedError(
+        f"the server has no Bloom filter module (commands BF.*), which layout='module' of {name!r} needs: "
+        "use Redis 8, Redis Stack or Valkey with valkey-bloom, or leave layout out, which any server can do",
+        MODULE,
+    )
 
 
 def is_no_reply(error: Exception) -> bool:

@@ -1,7 +1,8 @@
 """The Lua scripts: one file a verb in the folders of lua/, assembled with its includes.
 
 ``-- include: name`` takes in lua/include/name.lua, once in each script and behind what that includes itself;
-``-- include: one or other`` takes the first for filters of several layers and the other for all others.
+``-- include: one or other`` takes the first for filters of several layers and the other for all others;
+``-- include: one or other or third`` takes the third for filters in a key of the server's module.
 ``-- paste: name`` puts a piece of code at its place, since calling a function would cost more.
 
 A wheel carries the directory as `bloomredis/lua`; a checkout and an editable install have it beside
@@ -22,7 +23,7 @@ from typing import Final
 
 from bloomredis.protocol.minify import minified, with_short_names
 
-_INCLUDE = re.compile(r"^-- include: (\w+)(?: or (\w+))?\n", re.MULTILINE)
+_INCLUDE = re.compile(r"^-- include: (\w+)(?: or (\w+))?(?: or (\w+))?\n", re.MULTILINE)
 _PASTE = re.compile(r"^ *-- paste: (\w+)\n", re.MULTILINE)
 IN_BLOCKS: Final = "_blocks"
 """End of the name of a verb's script for filters of one layer in the blocked layout.
@@ -52,19 +53,20 @@ def verbs() -> Iterable[str]:
 
 
 @cache
-def load(verb: str, *, layered: bool = False) -> Script:
+def load(verb: str, *, layered: bool = False, module: bool = False) -> Script:
     """Return a script as the server gets it; `FileNotFoundError` if there is no such verb.
 
     :param layered: for filters of several layers; what others do not need costs them some 2 us a call.
+    :param module: for filters in a key of the server's module.
     """
-    text = assemble(verb, layered=layered, readable=False)
+    text = assemble(verb, layered=layered, module=module, readable=False)
     if verb.endswith(IN_BLOCKS):
         text = with_short_names(text)
     verb = verb.removesuffix(IN_BLOCKS)
     return Script(verb=verb, text=text, sha=sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def assemble(verb: str, *, layered: bool = False, readable: bool = True) -> str:
+def assemble(verb: str, *, layered: bool = False, module: bool = False, readable: bool = True) -> str:
     """Return the text of a script with what it includes and pastes."""
     scripts, parts = _sources(readable=readable)
     if verb not in scripts:
@@ -72,7 +74,8 @@ def assemble(verb: str, *, layered: bool = False, readable: bool = True) -> str:
     included: set[str] = set()
 
     def include(found: re.Match[str]) -> str:
-        name = found[1] if layered else found[2] or found[1]
+        one, other, third = found.groups()
+        name = (module and third) or (one if layered else other or one)
         if name in included:
             return ""
         included.add(name)

@@ -21,13 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 from zlib import crc32
 
+from bloomredis.bits.batch import Encoded
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Packing
-from bloomredis.errors import FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.keys import auxiliary_prefix
-from bloomredis.protocol.replies import Refusal
+from bloomredis.protocol.replies import Refusal, flags_of
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.handle import Description, Handle, LayoutChanged, UnderWay
 
@@ -40,7 +41,7 @@ PROBES_A_CALL: Final = 3000
 UNBOUNDED: Final = 1 << 62
 """More items than are ever added."""
 
-_EXPIRE: Final = scripts.load("expire")
+_CONTAINS, _EXPIRE = scripts.load("contains"), scripts.load("expire")
 _IN_BLOCKS: Final = {verb: scripts.load(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")}
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
@@ -179,6 +180,17 @@ class Stored(ABC):
         yield from self._recover(met, handle)
         raise LayoutChanged
 
+    def test(
+        self,
+        handle: Handle,
+        items: Encoded,  # noqa: ARG002 - of use where there is no script
+        pack: Callable[[], bytes],
+        *,
+        replicas: bool = True,
+    ) -> Op[list[bool]]:
+        """Test items by one call; `pack` packs them for a script.  Raises `LayoutChanged` as `run` does."""
+        return flags_of((yield from self.run(_CONTAINS, handle, [pack()], reads=True, replicas=replicas)))
+
     def _recover(self, refusal: Refusal, handle: Handle) -> Op[None]:
         """Deal with a refusal by `RECOVERY`, unless the object has moved on from that handle meanwhile."""
         recovery = self.RECOVERY.get(refusal.word)
@@ -191,7 +203,7 @@ class Stored(ABC):
         """Let everything that is stored expire in `ttl` ms."""
         yield from self.attempt(lambda handle: self.run(_EXPIRE, handle, [ttl]))
 
-    def explained(self, refusal: Refusal) -> FilterNotFoundError | FilterMismatchError:
+    def explained(self, refusal: Refusal) -> BloomError:
         """Return the public error for a caller who has not used the filter before."""
         if refusal.word == replies.MISSING:
             return FilterNotFoundError(

@@ -22,6 +22,7 @@ class Description:
     size_bytes: int
     first_byte: int  # of the bits
     ttl: float | None
+    has_bits: bool = True  # that can be read
 
 
 def ttl_seconds(ttl: int) -> float | None:

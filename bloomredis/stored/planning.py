@@ -10,6 +10,7 @@ from bloomredis.bits import blocked_sizing, sizing
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic, Counting
 from bloomredis.bits.limits import MAX_HASHES
+from bloomredis.bits.module_items import ModuleItems
 from bloomredis.protocol.calls import Wait
 from bloomredis.stored.header import COUNTING, FILTER, Header
 
@@ -113,6 +114,8 @@ def expected_error_rate(head: Header, items: int) -> float:
 
 def check_name(name: str) -> None:
     """Raise `ValueError` if no layout has this name."""
+    if name == ModuleItems.name:
+        raise ValueError(f"layout {name!r} is for BloomFilter alone, which grows by itself then")
     if name not in NAMES:
         raise ValueError(f"layout must be None, {' or '.join(map(repr, NAMES))}, not {name!r}")
 

@@ -13,7 +13,9 @@ end
 -- Make sure that nothing refuses the writes to follow, before the first of them: a right that is missing, a full
 -- memory, a lost quorum.
 local function begin(filter, receipt, number, lasting)
-  redis.call('SETRANGE', filter.key, 0, '')
+  if not filter.is_module then
+    redis.call('SETRANGE', filter.key, 0, '')
+  end
   keep(receipt, number, '-', lasting)
 end
 

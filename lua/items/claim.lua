@@ -10,7 +10,7 @@
 -- Reply: a string of one character an item: c (claimed), d (done, in the filter), b (busy)
 
 -- include: decimals
--- include: layers or one_layer
+-- include: layers or one_layer or module_filter
 -- include: claims
 
 local identity, packed, lease, owners = ARGV[1], ARGV[2], read_number(ARGV[3], 1), ARGV[4]

@@ -13,7 +13,7 @@
 -- include: format
 -- include: header
 -- include: items
--- include: layers or one_layer
+-- include: layers or one_layer or module_filter
 -- include: receipts
 -- include: claims
 

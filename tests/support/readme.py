@@ -24,6 +24,13 @@ def acl_rule() -> list[str]:
     return found[1].replace("\\\n", " ").split()
 
 
+def module_rule() -> list[str]:
+    """Return the commands that a filter of the server's module needs besides."""
+    found = re.search(r'^\| `layout="module"` \| `(.+)` \|$', RIGHTS.read_text(), re.MULTILINE)
+    assert found
+    return found[1].split()
+
+
 def sharded_rule() -> str:
     """Return the addition to the rule for a sharded filter."""
     found = re.search(r"A `ShardedBloomFilter` needs `(~\S+)` besides", RIGHTS.read_text())
