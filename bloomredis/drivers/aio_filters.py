@@ -144,7 +144,8 @@ class Filter(Bound[AsyncClient], Generic[I]):
             reply = await self._link.execute_command(*call.command, NEVER_DECODE=True)
         except BaseException as error:
             return await resume(self._link, call.operation(), error)
-        return bool(reply == 1)
+        known = call.answer(reply)
+        return await resume(self._link, call.operation(), reply) if known is None else known
 
     if not TYPE_CHECKING:  # which finds the mistake by itself
 
