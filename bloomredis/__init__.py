@@ -1,6 +1,7 @@
 """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
 from bloomredis.bits.encoding import keyed
+from bloomredis.drivers.claiming import Skipped
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.kinds import (
     BloomFilter,
@@ -43,6 +44,7 @@ __all__ = [
     "ScalingBloomFilter",
     "ServerRefusedError",
     "ShardedBloomFilter",
+    "Skipped",
     "keyed",
 ]
 

@@ -8,9 +8,9 @@ from typing import Any, Unpack
 from bloomredis import arguments
 from bloomredis.arguments import OnFull
 from bloomredis.bits.batch import Encoded
-from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.fullness import Fullness
+from bloomredis.operations.held import Held
 from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import Queueing

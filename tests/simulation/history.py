@@ -33,6 +33,7 @@ class Request:
     :ivar committed: the entry of the log when a commit was first executed.
     :ivar opened: the generation that it opened, if it did; and of which it was `told`.
     :ivar held: what a claim was answered with, or what a commit is about.
+    :ivar holder: the name of who claims, None for nobody's.
     :ivar ending: the verb that ends the claim, once that began.
     :ivar is_cancelled: whether its caller went away.
     :ivar is_single: whether it was not made with others, as a batch.
@@ -52,6 +53,7 @@ class Request:
             "executed",
             "generation",
             "held",
+            "holder",
         ),
         *(
             "is_cancelled",
@@ -86,6 +88,7 @@ class Request:
         self.is_single = True
         self.is_cancelled = False
         self.ending: str | None = None
+        self.holder: str | None = None
 
     def __repr__(self) -> str:
         what = "" if self.item < 0 else f"(x{self.item})"

@@ -28,6 +28,8 @@ WITH: Final = {
     "nothing-pending": {"lost_reply"},
     "lanes-not-bound": {"fork"},
     "debts-survive-fork": {"fork", "lost_reply"},
+    "claims-without-time": {"late_copy"},
+    "claims-without-number": {"late_copy"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
 """The faults by hole; all calls are made.
