@@ -10,6 +10,7 @@ from bloomredis.drivers.kinds import (
     ScalingBloomFilter,
     ShardedBloomFilter,
 )
+from bloomredis.drivers.observing import instrument
 from bloomredis.errors import (
     BatchInterruptedError,
     BloomError,
@@ -22,6 +23,7 @@ from bloomredis.errors import (
     OutcomeUnknownError,
     ServerRefusedError,
 )
+from bloomredis.operations.events import CallEvent
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.snapshot import LocalFilter
 
@@ -29,6 +31,7 @@ __all__ = [
     "BatchInterruptedError",
     "BloomError",
     "BloomFilter",
+    "CallEvent",
     "Claim",
     "ClaimLostError",
     "ConnectionFailedError",
@@ -45,6 +48,7 @@ __all__ = [
     "ServerRefusedError",
     "ShardedBloomFilter",
     "Skipped",
+    "instrument",
     "keyed",
 ]
 

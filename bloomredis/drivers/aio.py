@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from bloomredis.protocol import cluster, steps
+from bloomredis.protocol.metering import of_task
 
 T = TypeVar("T")
 
@@ -35,13 +36,17 @@ async def drive(
     execute: Callable[[Any, Any], Awaitable[Any]] | None = None,
 ) -> T:
     """Execute an operation's steps until it has its answer."""
-    execute = execute or _execute
+    execute, meter = execute or _execute, of_task.get()
     try:
         step = next(operation)
         while True:
+            if meter is not None:
+                meter.send(client, step)
             try:
                 reply = await execute(client, step)
             except Exception as error:
+                if meter is not None:
+                    meter.fail(error)
                 step = operation.throw(error)
             else:
                 step = operation.send(reply)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from datetime import timedelta
 from typing import Any, NoReturn, Self
 
 from bloomredis.arguments import listed, shown
+from bloomredis.drivers import observing
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.driven import AsyncDriven, Driven
 from bloomredis.drivers.renewing import renew_in_task, renew_in_thread
@@ -33,6 +34,7 @@ class _Claim:
         self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing
         self._run = seen._run  # noqa: SLF001
         self._held = held
+        observing.watch_claim(self, seen)
         if renew and self:
             self._renew()
 
@@ -211,6 +213,11 @@ class Claiming:
 
     def __init__(self, claiming: Coroutine[Any, Any, AsyncClaim]) -> None:
         self._claiming = claiming
+
+    def through(self, wait: Callable[[Awaitable[Any]], Coroutine[Any, Any, AsyncClaim]]) -> Self:
+        """Let something else wait for the claim."""
+        self._claiming = wait(self._claiming)
+        return self
 
     def __bool__(self) -> NoReturn:
         self._claiming.close()  # or it would be reported a second time, as never awaited

@@ -218,7 +218,7 @@ class Filter(Claimer[I]):
         """
         if hasattr(items, "__array__"):
             check_items(items)  # before the filter is opened
-        return self._run(self._operations.load(batches(items, LOAD_ITEMS), progress))
+        return drive(self._client, self._operations.load(batches(items, LOAD_ITEMS), progress))
 
     def reserve(self) -> None:
         """Create the filter now, or check the stored one.

@@ -19,6 +19,7 @@ from bloomredis import (
     BatchInterruptedError,
     BloomError,
     BloomFilter,
+    CallEvent,
     Claim,
     ClaimLostError,
     ConnectionFailedError,
@@ -35,6 +36,7 @@ from bloomredis import (
     ServerRefusedError,
     ShardedBloomFilter,
     Skipped,
+    instrument,
     keyed,
 )
 
@@ -75,6 +77,7 @@ def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
         layout="blocked",
         ttl=timedelta(days=7),
         on_lost="recreate",
+        observe=print,
         on_full=full,
         retry_safe=True,
         encode=None,
@@ -327,6 +330,19 @@ def once(seen: BloomFilter, clicks: BloomFilter[Click]) -> None:
         return len(click.page)
 
     assert_type(count(Click(UUID(int=1), "a")), int | Skipped)
+
+
+def observed(client: redis.Redis) -> None:
+    """Events of calls."""
+
+    def report(event: CallEvent) -> None:
+        assert_type(event.items, int)
+        assert_type(event.new, int | None)
+        log.info("%s %s %s %.3f s", event.filter, event.verb, event.outcome, event.seconds)
+
+    instrument(report)
+    BloomFilter(client, "seen", observe=lambda event: log.info("%d", event.round_trips))
+    instrument(None)
 
 
 def columns(seen: BloomFilter, column: NDArray[np.int64]) -> NDArray[np.int64]:
