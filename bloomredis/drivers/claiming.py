@@ -82,11 +82,13 @@ class Claimer(Driven, Generic[I]):
         return self._run(self._operations.claim_many(items, lease, partial(Claim, self), owner))
 
     def commit_many(self, claims: Iterable[Claim]) -> list[State]:
-        """Commit claims; return the state of each afterwards, in order.  One round trip for 1,000.
+        """Commit claims; return the state of each afterwards, in order.
 
-        It is `"done"`; or `"lost"` if the claim was not held any more, and nothing was changed.  One that is
-        not held, as of a busy item, is left alone and keeps its state.  Each commit is atomic by itself, and
-        answered as it was first executed if it is sent again.
+        One round trip for 1,000, and one more for the first batch of an object.
+
+        The state is `"done"`; or `"lost"` if the claim was not held any more, and nothing was changed.  One
+        that is not held, as of a busy item, is left alone and keeps its state.  Each commit is atomic by
+        itself, and answered as it was first executed if it is sent again.
 
         :raises BatchInterruptedError: an error came in between; call it again with `error.rest`.
         """

@@ -255,16 +255,25 @@ def _in_place(claims: Sequence[Held], places: Iterable[int], make: Callable[[Hel
 
 
 def each_of(
-    verb: str, claims: Sequence[Any], helds: Sequence[Held], operation: Callable[[Held], Op[None]]
+    verb: str,
+    claims: Sequence[Any],
+    helds: Sequence[Held],
+    operation: Callable[[Held], Op[None]],
+    known: set[str],
 ) -> Op[list[State]]:
     """Run an operation of each claim, all in one round trip; return the state of each afterwards.
 
     A claim that is not held keeps its state.
 
     :param claims: the caller's objects, for the error of an interrupted batch.
+    :param known: the verbs of earlier batches.  The first one makes its first call alone, so that a server
+        that lacks the script gets it once, and not with each claim.
     """
-    distinct = list({id(held): held for held in helds}.values())
-    outcomes = yield from gather(map(operation, distinct), most=TOGETHER)
+    distinct = sorted({id(held): held for held in helds}.values(), key=lambda held: held.state != "claimed")
+    alone = int(verb not in known and bool(distinct) and distinct[0].state == "claimed")
+    outcomes = yield from gather(map(operation, distinct[:alone]))
+    outcomes += yield from gather(map(operation, distinct[alone:]), most=TOGETHER)
+    known.update([verb] * alone)
     failed = {
         id(held): outcome
         for held, outcome in zip(distinct, outcomes, strict=True)

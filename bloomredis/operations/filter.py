@@ -67,6 +67,7 @@ class FilterOperations(StoredVerbs):
             self.cache = CachedMembership(stored, self.ledger, self.membership, cache_check)
         self._answering: Membership | CachedMembership = self.cache or self.membership
         self._claims = Claims(stored, self.lanes, retry_safe=options.retry_safe)
+        self.batched: set[str] = set()
         self.servers = 1
 
     # -- items

@@ -44,6 +44,7 @@ class RoutedOperations(Verbs):
         self.name = name
         self.codec = codec
         self.options = options
+        self.batched: set[str] = set()
         self._parts: dict[Place, Queueing] = {}
 
     @abstractmethod

@@ -75,6 +75,8 @@ class Verbs(ABC):
     name: str
     codec: Codec
     options: Options
+    batched: set[str]
+    """Verbs of which this object has made a batch of claims."""
 
     def add_many(self, items: Iterable[Any]) -> Op[list[bool]]:
         """Add items; return for each, in order, whether it was new."""
@@ -109,18 +111,19 @@ class Verbs(ABC):
 
     def commit_many(self, claims: Sequence[Any], helds: Sequence[Held]) -> Op[list[State]]:
         """Commit claims in one round trip; return the state of each afterwards."""
-        return each_of("commit_many", claims, helds, self.commit)
+        return each_of("commit_many", claims, helds, self.commit, self.batched)
 
     def release_many(self, claims: Sequence[Any], helds: Sequence[Held]) -> Op[list[State]]:
         """Release claims in one round trip; return the state of each afterwards."""
-        return each_of("release_many", claims, helds, self.release)
+        return each_of("release_many", claims, helds, self.release, self.batched)
 
     def extend_many(
         self, claims: Sequence[Any], helds: Sequence[Held], lease: float | timedelta
     ) -> Op[list[State]]:
         """Extend claims in one round trip; return the state of each afterwards."""
         duration = arguments.milliseconds("lease", lease)
-        return each_of("extend_many", claims, helds, lambda held: self.extend_by(held, duration))
+        extend = partial(self.extend_by, lease=duration)
+        return each_of("extend_many", claims, helds, extend, self.batched)
 
     def renew_many(self, helds: Sequence[Held]) -> Op[list[Exception | None]]:
         """Renew the leases of claims in one round trip; return the error of each that failed."""

@@ -15,7 +15,7 @@ import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomError, BloomFilter, Claim, ClaimLostError, FilterLostError
 from bloomredis.operations.held import Terms
 from tests.support.losing import losing
-from tests.support.proxy import lost, passed, proxied
+from tests.support.proxy import Exchange, lost, passed, proxied
 from tests.support.servers import Server
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -85,12 +85,28 @@ def test_a_batch_takes_one_round_trip(any_server: Server) -> None:
 
     with Client(unix_socket_path=any_server.socket) as client:
         f = make(BloomFilter, client)
-        f.claim("warm").commit()
-        claims = f.claim_many([f"{i}" for i in range(150)])
         for call in (partial(f.extend_many, lease=60), f.commit_many):
+            call(f.claim_many([f"{call}"]))  # the server and the object know the script from now on
+            claims = f.claim_many([f"{call}-{i}" for i in range(150)])
             heard.clear()
             assert set(call(claims)) <= {"claimed", "done"}
-            assert heard in ([150], [150, 150])  # again where the server did not know the script
+            assert heard == [150]
+
+
+def test_a_server_gets_a_script_once(any_server: Server) -> None:
+    """Not with each claim of the first batch."""
+    with proxied(any_server.socket) as proxy:
+        texts: list[bytes] = []
+
+        def watched(exchange: Exchange) -> bool:
+            if exchange.arguments[0] == b"EVAL":
+                texts.append(exchange.arguments[1])
+            return passed(exchange)
+
+        proxy.fate = watched
+        f = make(BloomFilter, proxy.client())
+        f.commit_many(f.claim_many([f"{i}" for i in range(50)]))
+        assert len(texts) == len(set(texts))
 
 
 def test_equal_items_share_their_claim(bloom: Any, client: redis.Redis) -> None:
