@@ -131,7 +131,7 @@ class Claim(_Claim):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        if kind is None and (self or self._held.is_untold):
+        if kind is None and (self or self._held.is_unreported):
             self.commit()
         elif self:
             try:
@@ -170,7 +170,7 @@ class AsyncClaim(_Claim):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        if kind is None and (self or self._held.is_untold):
+        if kind is None and (self or self._held.is_unreported):
             await self.commit()
         elif self:
             try:

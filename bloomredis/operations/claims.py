@@ -135,7 +135,7 @@ class Claims:
         """Put the item into the filter and drop the claim."""
         if held.state == "done":
             return
-        held.is_untold = False
+        held.is_unreported = False
         if held.lane is None:  # a call without an answer may be made again, whatever was learnt since
             self._check(held)
         held.end()
@@ -178,7 +178,7 @@ class Claims:
         if held.is_renewable:
             is_held = yield from self._extended(held, held.lease)
             if not is_held and held.is_renewable:
-                held.is_untold = True
+                held.is_unreported = True
                 raise self._lost(held)
 
     def _extended(self, held: Held, lease: int) -> Op[bool]:
@@ -210,8 +210,8 @@ class Claims:
     def _lost(self, held: Held) -> ClaimLostError:
         held.state = "lost"
         return ClaimLostError(
-            f"the claim on {shown(held.item)} ran out or its filter was cleared, and another worker "
-            "may have it; nothing was changed: take a longer lease, or extend() it in time"
+            f"the claim on {shown(held.item)} ran out, its owner claimed it again, or its filter was "
+            "cleared, and another worker may have it; nothing was changed: take a longer lease, or renew=True"
         )
 
 
@@ -220,7 +220,7 @@ def _answered(
 ) -> list[Held]:
     """Return the claims of a call that was sent at that monotonic time, by the script's reply."""
     answers, *busy = (reply if isinstance(reply, str) else reply.decode()).split(" ")
-    own, others = sent + terms.lease / 1000, iter(time.monotonic() + int(left) / 1000 for left in busy)
+    own, others = sent + terms.lease / 1000, (time.monotonic() + int(left) / 1000 for left in busy)
     return [
         Held(
             item,

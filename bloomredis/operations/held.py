@@ -68,7 +68,7 @@ class Held:
     lease: int = 0  # that it was claimed for, in ms
     holder: bytes = b""  # with a name
     ending: bool = False  # its commit or release has begun, after which a renewal proves nothing
-    is_untold: bool = False  # a renewal has found it lost, and the caller has had no error yet
+    is_unreported: bool = False  # a renewal has found it lost, and the caller has had no error yet
     at_end: Callable[[], object] | None = field(default=None, repr=False)  # called then
     lane: Lane | None = field(default=None, repr=False)  # of a commit that has no answer yet
 
