@@ -25,6 +25,7 @@ from bloomredis import (
     ScalingBloomFilter,
     ServerRefusedError,
     ShardedBloomFilter,
+    Skipped,
     compat,
 )
 from bloomredis.stored.header import KINDS
@@ -78,11 +79,12 @@ def whole_api(client: Any) -> set[str]:
         BloomFilter(client, "seen", **SHORT).add("e")
     assert f.add("e", token=unknown.value.token)
     claims = [Watched(claim, used) for claim in (f.claim("f", 9), *f.claim_many(["g", "g", "a"], 9))]
-    assert [claim.state for claim in claims] == ["claimed", "claimed", "busy", "done"]
+    assert [claim.state for claim in claims] == ["claimed", "claimed", "claimed", "done"]
     claims[0].extend(20)
     claims[0].commit()
     claims[1].release()
     assert [f.contains(claim.item) for claim in claims[:2]] == [True, False]
+    whole_claims(f, claims[0])
     f.expire(50)
     assert f.info().count == 6
     assert f.approximate_count() == 6
@@ -105,6 +107,37 @@ def whole_api(client: Any) -> set[str]:
     assert counting.remove("a")
     assert counting.delete()
     return used
+
+
+def whole_claims(f: Any, claim: Any) -> None:
+    """Use what there is besides for claims and columns."""
+    assert (claim.lost, claim.remaining) == (False, 0)
+    assert claim.from_token(f._target, claim.token).state == "done"
+    held = f.claim_many(["r"], 9, owner="rank 1")
+    assert f.extend_many(held, 20) == ["claimed"]
+    assert f.release_many(held) == ["released"]
+    assert f.commit_many(f.claim_many(["f", "f"])) == ["done", "done"]
+    assert f.once()(len)("f") == Skipped("f", "done", 0)
+    assert f.new_mask(["a"]).tolist() == [False]
+    assert f.contains_mask(["a"]).tolist() == [True]
+
+
+async def whole_claims_asyncio(f: Any, claim: Any) -> None:
+    """The same with the asyncio classes."""
+    assert (claim.lost, claim.remaining) == (False, 0)
+    assert claim.from_token(f._target, claim.token).state == "done"
+    held = await f.claim_many(["r"], 9, owner="rank 1")
+    assert await f.extend_many(held, 20) == ["claimed"]
+    assert await f.release_many(held) == ["released"]
+    assert await f.commit_many(await f.claim_many(["f", "f"])) == ["done", "done"]
+
+    @f.once()  # type: ignore[untyped-decorator]  # anything is asked of it
+    async def work(item: str) -> str:
+        return item
+
+    assert await work("f") == Skipped("f", "done", 0)
+    assert (await f.new_mask(["a"])).tolist() == [False]
+    assert (await f.contains_mask(["a"])).tolist() == [True]
 
 
 async def whole_api_asyncio(client: Any) -> set[str]:
@@ -130,11 +163,12 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     claims = [
         Watched(claim, used) for claim in (await f.claim("f", 9), *await f.claim_many(["g", "g", "a"], 9))
     ]
-    assert [claim.state for claim in claims] == ["claimed", "claimed", "busy", "done"]
+    assert [claim.state for claim in claims] == ["claimed", "claimed", "claimed", "done"]
     await claims[0].extend(20)
     await claims[0].commit()
     await claims[1].release()
     assert [await f.contains(claim.item) for claim in claims[:2]] == [True, False]
+    await whole_claims_asyncio(f, claims[0])
     await f.expire(50)
     assert (await f.info()).count == 6
     assert await f.approximate_count() == 6

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from bloomredis.bits.batch import Encoded
 from bloomredis.drivers.kept import AsyncKept, pipelined
 from bloomredis.protocol import cluster, steps
+from bloomredis.protocol.metering import of_task
 
 T = TypeVar("T")
 
@@ -37,13 +38,17 @@ async def drive(
     execute: Callable[[Any, Any], Awaitable[Any]] | None = None,
 ) -> T:
     """Execute an operation's steps until it has its answer."""
-    execute = execute or _execute
+    execute, meter = execute or _execute, of_task.get()
     try:
         step = next(operation)
         while True:
+            if meter is not None:
+                meter.send(client, step)
             try:
                 reply = await execute(client, step)
             except Exception as error:
+                if meter is not None:
+                    meter.fail(error)
                 step = operation.throw(error)
             else:
                 step = operation.send(reply)

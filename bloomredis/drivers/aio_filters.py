@@ -8,25 +8,26 @@ from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
 from bloomredis.drivers.aio import AsyncClient, Batches, drive, resume
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import Bound, documented_as
-from bloomredis.drivers.claims import AsyncClaim, Claiming
+from bloomredis.drivers.claiming import AsyncClaimer
 from bloomredis.drivers.coalescing import MOST_ITEMS
+from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
 from bloomredis.drivers.tasks import Coalescer
 from bloomredis.errors import BatchInterruptedError, BloomError
-from bloomredis.operations.claims import Held
-from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
 from bloomredis.operations.options import I
 from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.operations.pipelines import AnyPipeline
-from bloomredis.operations.routed import RoutedOperations
 from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.receipts import give_back
@@ -37,11 +38,8 @@ J = TypeVar("J")
 
 
 @documented_as(filters.Filter)
-class Filter(Bound[AsyncClient], Generic[I]):
+class Filter(AsyncClaimer[I]):
     """The verbs that every class has."""
-
-    _is_asyncio = True
-    _operations: FilterOperations | RoutedOperations
 
     def _bind(self) -> None:
         operations = self._operations
@@ -52,9 +50,6 @@ class Filter(Bound[AsyncClient], Generic[I]):
         batches = Batches(client, operations, self._usual)
         self._adds = Coalescer(self.name, batches.add)
         self._tests = Coalescer(self.name, batches.test)
-
-    async def _run(self, operation: Op[T]) -> T:
-        return await drive(self._link, operation)
 
     async def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
@@ -160,6 +155,22 @@ class Filter(Bound[AsyncClient], Generic[I]):
         """Return for each item, in order, whether it is in the filter."""
         return await self._run_batch(items, self._operations.contains_many, self._tests)
 
+    async def new_mask(self, column: Any) -> NDArray[np.bool_]:
+        """Add the items of a column; return an array that says of each row whether it was new."""
+        mask = Mask("new_mask", column)
+        for batch in mask.batches():
+            with mask.asking():
+                mask.take(await self.add_many(batch))
+        return mask.answers
+
+    async def contains_mask(self, column: Any) -> NDArray[np.bool_]:
+        """Return an array that says of each row of a column whether its item is in the filter."""
+        mask = Mask("contains_mask", column)
+        for batch in mask.batches():
+            with mask.asking():
+                mask.take(await self.contains_many(batch))
+        return mask.answers
+
     async def update(self, items: Iterable[I] | AsyncIterable[I]) -> int:
         """Add items; return how many were new."""
         new = rows = 0
@@ -200,17 +211,6 @@ class Filter(Bound[AsyncClient], Generic[I]):
         if hasattr(items, "__array__"):
             check_items(items)  # before the filter is opened
         return await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
-
-    def claim(self, item: I, lease: float | timedelta = 30.0) -> Claiming:
-        """Hold an item while working on it: await the claim, or enter it with `async with`."""
-        return Claiming(self._run(self._operations.claim(item, lease, self._claim)))
-
-    async def claim_many(self, items: Iterable[I], lease: float | timedelta = 30.0) -> list[AsyncClaim]:
-        """Claim items; return a `Claim` of each, in order."""
-        return await self._run(self._operations.claim_many(items, lease, self._claim))
-
-    def _claim(self, held: Held) -> AsyncClaim:
-        return AsyncClaim(self._link, self._operations, held)
 
     async def reserve(self) -> None:
         """Create the filter now, or check the stored one."""

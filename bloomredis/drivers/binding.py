@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
 from bloomredis.arguments import shown
+from bloomredis.drivers import observing
 from bloomredis.drivers.kept import linked
 from bloomredis.drivers.others import Others
 from bloomredis.drivers.urls import connected, connecting, is_address
@@ -58,6 +59,7 @@ class Bound(Generic[C]):
         if self._address is None:
             self._client = cast("C", client)  # of several servers a sequence: `OnServer` names one
             self._bind()
+        observing.watch(self)
 
     if not TYPE_CHECKING:  # which would let any name pass
 
@@ -155,6 +157,7 @@ class Bound(Generic[C]):
         if "_client" in self.__dict__:
             other._client = self._client  # noqa: SLF001 - its own class
             other._bind()  # noqa: SLF001
+        observing.watch(other)
         return other
 
     def __getstate__(self) -> Any:

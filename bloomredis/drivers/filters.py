@@ -6,23 +6,24 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any, Final, Generic, Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers.batches import batches, is_alone, numbered
 from bloomredis.drivers.binding import Bound
-from bloomredis.drivers.claims import Claim
+from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.coalescing import MOST_ITEMS
+from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.sync import Batches, SyncClient, drive, resume
 from bloomredis.drivers.threads import Coalescer
 from bloomredis.errors import BatchInterruptedError
-from bloomredis.operations.claims import Held
-from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
 from bloomredis.operations.options import I
 from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.operations.pipelines import AnyPipeline
-from bloomredis.operations.routed import RoutedOperations
 from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.receipts import give_back
@@ -38,11 +39,8 @@ UPDATE_ITEMS: Final = 16_384
 """Items that `update` reads ahead and sends together."""
 
 
-class Filter(Bound[SyncClient], Generic[I]):
+class Filter(Claimer[I]):
     """The verbs that every class has."""
-
-    _is_asyncio = False
-    _operations: FilterOperations | RoutedOperations
 
     def _bind(self) -> None:
         operations = self._operations
@@ -54,9 +52,6 @@ class Filter(Bound[SyncClient], Generic[I]):
         self._usual = None if self._coalesce else common
         self._adds = Coalescer(client, batches.add)
         self._tests = Coalescer(client, batches.test)
-
-    def _run(self, operation: Op[T]) -> T:
-        return drive(self._link, operation)
 
     def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
@@ -150,6 +145,28 @@ class Filter(Bound[SyncClient], Generic[I]):
         """Return for each item, in order, whether it is in the filter."""
         return self._run_batch(items, self._operations.contains_many, self._tests)
 
+    def new_mask(self, column: Any) -> NDArray[np.bool_]:
+        """Add the items of a column; return an array that says of each row whether it was new.
+
+        It is for an array of numpy, or a column of pandas, Arrow or polars, of which the rows where the mask
+        is true are then taken: ``frame[seen.new_mask(frame["url"])]``.  Of equal rows the first is new.
+
+        :raises BatchInterruptedError: an error came in between; `rest` is the column from there on.
+        """
+        mask = Mask("new_mask", column)
+        for batch in mask.batches():
+            with mask.asking():
+                mask.take(self.add_many(batch))
+        return mask.answers
+
+    def contains_mask(self, column: Any) -> NDArray[np.bool_]:
+        """Return an array that says of each row of a column whether its item is in the filter."""
+        mask = Mask("contains_mask", column)
+        for batch in mask.batches():
+            with mask.asking():
+                mask.take(self.contains_many(batch))
+        return mask.answers
+
     def update(self, items: Iterable[I]) -> int:
         """Add items; return how many were new.  An iterator is read in batches as they are sent.
 
@@ -206,34 +223,6 @@ class Filter(Bound[SyncClient], Generic[I]):
         if hasattr(items, "__array__"):
             check_items(items)  # before the filter is opened
         return self._run(self._operations.load(batches(items, LOAD_ITEMS), progress))
-
-    def claim(self, item: I, lease: float | timedelta = 30.0) -> Claim:
-        """Hold an item while working on it, unless it is done or another worker holds it.
-
-        Test it first, as a claim that is not held does nothing::
-
-            with seen.claim(url) as claim:
-                if claim:
-                    fetch(url)
-
-        Of concurrent claims on an item one is `"claimed"`; the item is in the filter from its commit on.
-        A worker that crashes loses the item when the lease runs out, and then another may claim it.
-        One round trip, and one more for the commit.
-
-        :param lease: seconds (or a timedelta) for which it is held; `Claim.extend` makes it longer.
-        :raises OutcomeUnknownError: no answer came; a second call answers as this one would have.
-        """
-        return self._run(self._operations.claim(item, lease, self._claim))
-
-    def claim_many(self, items: Iterable[I], lease: float | timedelta = 30.0) -> list[Claim]:
-        """Claim items; return a `Claim` of each, in order.  The second of two equal items is busy.
-
-        :raises BatchInterruptedError: an error came in between; it has the claims so far.
-        """
-        return self._run(self._operations.claim_many(items, lease, self._claim))
-
-    def _claim(self, held: Held) -> Claim:
-        return Claim(self._link, self._operations, held)
 
     def reserve(self) -> None:
         """Create the filter now, or check the stored one.

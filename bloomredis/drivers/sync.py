@@ -12,6 +12,7 @@ from bloomredis.bits.batch import Encoded
 from bloomredis.drivers.kept import Kept, pipelined
 from bloomredis.protocol import cluster, steps
 from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.metering import of_thread
 
 T = TypeVar("T")
 
@@ -40,13 +41,17 @@ def drive(
     client: SyncClient, operation: Generator[Any, Any, T], execute: Callable[[Any, Any], Any] | None = None
 ) -> T:
     """Execute an operation's steps until it has its answer."""
-    execute = execute or _execute
+    execute, meter = execute or _execute, of_thread.meter
     try:
         step = next(operation)
         while True:
+            if meter is not None:
+                meter.send(client, step)
             try:
                 reply = execute(client, step)
             except Exception as error:
+                if meter is not None:
+                    meter.fail(error)
                 step = operation.throw(error)
             else:
                 step = operation.send(reply)

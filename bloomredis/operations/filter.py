@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any, ClassVar, Final, TypeVar
 
-from bloomredis import arguments
 from bloomredis.bits.batch import Encoded
 from bloomredis.operations import info
-from bloomredis.operations.claims import Claims, Held
+from bloomredis.operations.claims import Claims
 from bloomredis.operations.fullness import Fullness
+from bloomredis.operations.held import Held, Terms
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import load
 from bloomredis.operations.local_cache import CachedMembership
@@ -70,6 +69,7 @@ class FilterOperations(StoredVerbs):
             self.cache = CachedMembership(stored, self.ledger, self.membership, cache_check)
         self._answering: Membership | CachedMembership = self.cache or self.membership
         self._claims = Claims(stored, self.lanes, retry_safe=options.retry_safe)
+        self.batched: set[str] = set()
         self.servers = 1
 
     # -- items
@@ -128,16 +128,15 @@ class FilterOperations(StoredVerbs):
 
     # -- claims: check and set in two steps, for workers that may crash in between
 
-    def claim(self, item: Any, lease: float | timedelta, make: Callable[[Held], C]) -> Op[C]:
-        """Hold an item while working on it, unless it is done or another worker holds it."""
-        duration = arguments.milliseconds("lease", lease)
-        return self._claims.claim(self.codec.encode(item), item, duration, make)
+    def claim_one(self, encoded: bytes, item: Any, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
+        """Claim an item, which has been encoded."""
+        return self._claims.claim(encoded, item, terms, make)
 
     def claim_encoded(
-        self, encoded: Encoded, items: Sequence[Any], lease: int, make: Callable[[Held], C]
+        self, encoded: Encoded, items: Sequence[Any], terms: Terms, make: Callable[[Held], C]
     ) -> Op[list[C]]:
-        """Claim `items`, which have been encoded, for `lease` ms."""
-        return self._claims.claim_many(encoded, items, lease, make)
+        """Claim `items`, which have been encoded."""
+        return self._claims.claim_many(encoded, items, terms, make)
 
     def commit(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim, in one step."""
@@ -147,9 +146,13 @@ class FilterOperations(StoredVerbs):
         """Give the item back."""
         return self._claims.release(held)
 
-    def extend(self, held: Held, lease: float | timedelta) -> Op[None]:
-        """Hold the item for `lease` seconds (or a timedelta) from now."""
-        return self._claims.extend(held, arguments.milliseconds("lease", lease))
+    def extend_by(self, held: Held, lease: int) -> Op[None]:
+        """Hold the item for `lease` ms from now."""
+        return self._claims.extend(held, lease)
+
+    def renew_lease(self, held: Held) -> Op[None]:
+        """Hold the item for its lease from now, unless its commit or release has begun meanwhile."""
+        return self._claims.renew_lease(held)
 
     def claim_again(self, held: Held) -> None:
         """Let the next claim of an item return this one, which did not reach the caller."""

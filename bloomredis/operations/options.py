@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Required, TypedDict
 from bloomredis import arguments
 from bloomredis.arguments import OnFull, OnLost
 from bloomredis.bits.encoding import Item
+from bloomredis.operations.events import Hook
 from bloomredis.protocol.calls import Wait
 from bloomredis.stored.foreign import ForeignLayout
 from bloomredis.stored.planning import StorageOptions
@@ -42,6 +43,7 @@ class CommonParameters(TypedDict, Generic[I], total=False):
     keep_connection: bool | None
     min_replicas: int
     replica_timeout: Seconds
+    observe: Hook | None
 
 
 class PlainParameters(CommonParameters[I], total=False):
@@ -116,6 +118,8 @@ class Options:
     :param min_replicas: replicas that must have a write before the call returns; fewer raise
         `OutcomeUnknownError`.  On a cluster they are those of the node that has the key.
     :param replica_timeout: seconds to wait for them.
+    :param observe: is called with a `CallEvent` after each call; None for the hook of
+        `bloomredis.instrument`, if there is one.
     """
 
     on_lost: OnLost = "raise"
@@ -125,6 +129,7 @@ class Options:
     keep_connection: bool | None = None
     min_replicas: int = 0
     replica_timeout: Seconds = 1.0
+    observe: Hook | None = None
 
     def __post_init__(self) -> None:
         arguments.on_lost(self.on_lost, can_create=True)
@@ -136,6 +141,8 @@ class Options:
                 f"encode must be a callable or None, not {type(self.encode).__name__} "
                 f"{arguments.shown(self.encode)}"
             )
+        if self.observe is not None and not callable(self.observe):
+            raise TypeError(f"observe must be a callable or None, not {arguments.shown(self.observe)}")
         self.wait  # noqa: B018 - checks its parameters
 
     @property

@@ -11,9 +11,9 @@ from bloomredis.arguments import OnFull
 from bloomredis.bits import sizing
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import ModuleItems
-from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.fullness import Fullness
+from bloomredis.operations.held import Held
 from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import Queueing

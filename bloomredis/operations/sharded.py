@@ -108,8 +108,8 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
     def _cut(self, encoded: Encoded) -> dict[Place, list[int]]:
         return {self._shard(number): own for number, own in self.stored.known.parted(encoded).items()}
 
-    def _route(self, item: Any, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        return self._beside_a_look(partial(super()._route, item, call))
+    def _route_encoded(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+        return self._beside_a_look(partial(super()._route_encoded, encoded, call))
 
     def _batches(self, encoded: Encoded, parts: dict[Place, list[int]]) -> Iterable[Encoded | Prepared]:
         if len(encoded) > PACKED:

@@ -245,7 +245,7 @@ def test_a_key_that_is_no_claim(stored: tuple[redis.Redis, bytes]) -> None:
     client, head = stored
     before = client.dump("seen")
     keys = [b"seen", b"seen"]
-    assert client.eval(scripts.load("claim").text, 2, *keys, head, GOOD, 1000, OWNER) == b"b"
+    assert client.eval(scripts.load("claim").text, 2, *keys, head, GOOD, 1000, OWNER) == b"b 0"
     assert client.eval(scripts.load("commit").text, 2, *keys, head, GOOD, OWNER) == 0
     assert client.dump("seen") == before
 

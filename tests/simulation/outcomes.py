@@ -84,15 +84,38 @@ def _failed(world: World, request: Request, error: BaseException) -> None:
 
 
 def _not_held(world: World, request: Request) -> None:
-    if request.verb == "commit":
+    if request.verb in ("commit", "extend"):
         world.claims.not_held(request)
 
 
 def _claimed(world: World, request: Request, claim: Any) -> None:
+    if any(each.held is claim for each in world.held):
+        return  # that of an equal item of the batch
     request.held = claim
     if claim.state == "claimed":
         world.held.append(request)
     world.claims.claimed(request, claim.state)
+
+
+def _committed(world: World, request: Request, state: str | None) -> None:
+    if state in (None, "done"):
+        world.claims.committed(request)
+    elif state == "lost":
+        world.claims.not_held(request)
+
+
+def _extended(world: World, request: Request, state: str | None) -> None:
+    if state in (None, "claimed"):
+        world.claims.extended(request)
+    else:
+        world.claims.not_held(request)
+
+
+def _renewed(world: World, request: Request, error: Exception | None) -> None:
+    if error is None and request.executed:
+        world.claims.extended(request)
+    elif isinstance(error, ClaimLostError):
+        world.claims.not_held(request)
 
 
 _CHECKS: Final[dict[str, Any]] = {
@@ -100,6 +123,7 @@ _CHECKS: Final[dict[str, Any]] = {
     "contains": lambda world, request, answer: world.rules.asked(request, there=answer),
     "remove": lambda world, request, answer: world.rules.removed(request, was_in=answer),
     "claim": _claimed,
-    "commit": lambda world, request, _: world.claims.committed(request),
-    "extend": lambda world, request, _: world.claims.extended(request),
+    "commit": _committed,
+    "extend": _extended,
+    "renew": _renewed,
 }

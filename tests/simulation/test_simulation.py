@@ -99,7 +99,7 @@ def loses_bits(command: Sequence[Any], server: Server) -> None:
             "lost_reply",
             {"own work", "owed", "counted twice", "counted again", "nothing written", "no token"},
         ),
-        (forgets("claim"), "script_flush", {"two holders", "two commits"}),
+        (forgets("claim"), "script_flush", {"two holders", "two commits", "lost while held"}),
         (loses_bits, "script_flush", {"bits lost", "nothing written"}),
     ],
     ids=["receipts", "claims", "bits"],
