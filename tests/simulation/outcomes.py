@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import redis
@@ -40,6 +41,7 @@ _UNKNOWN: Final[tuple[type[BaseException], ...]] = (
 def settle(world: World, call: Call, answer: Any, error: BaseException | None) -> None:
     """Check what a call ended with."""
     answers = answer if isinstance(answer, list) else [answer]
+    tokens: Sequence[str | None] = getattr(error, "tokens", ())
     if error is not None:
         answers = error.results if isinstance(error, BatchInterruptedError) else []
         error = error.__cause__ or error if isinstance(error, BatchInterruptedError) else error
@@ -47,7 +49,9 @@ def settle(world: World, call: Call, answer: Any, error: BaseException | None) -
         if i < len(answers):
             _answered(world, request, answers[i])
         elif error is not None:
-            request.token = getattr(error, "token", None) if request.is_single else None
+            place = i - len(answers)
+            own = tokens[place] if place < len(tokens) else None
+            request.token = getattr(error, "token", None) if request.is_single else own
             _failed(world, request, error)
 
 
