@@ -142,7 +142,11 @@ class Filter(Claimer[I]):
         return self._run_batch(items, self._operations.add_many, self._adds)
 
     def contains_many(self, items: Iterable[I]) -> list[bool]:
-        """Return for each item, in order, whether it is in the filter."""
+        """Return for each item, in order, whether it is in the filter.
+
+        :raises ConnectionFailedError: no reply came; nothing was changed.
+        :raises FilterLostError: the filter was lost since this object first used it.
+        """
         return self._run_batch(items, self._operations.contains_many, self._tests)
 
     def new_mask(self, column: Any) -> NDArray[np.bool_]:
@@ -219,6 +223,9 @@ class Filter(Claimer[I]):
 
         :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
         :param progress: called with the number of items done so far.
+        :raises ConnectionFailedError, OutcomeUnknownError: no reply came; load all items again.
+        :raises ServerRefusedError: the server refuses writes; load all items again once it does not.
+        :raises FilterLostError: the filter was lost since this object first used it.
         """
         if hasattr(items, "__array__"):
             check_items(items)  # before the filter is opened
@@ -238,17 +245,29 @@ class Filter(Claimer[I]):
         """Return the filter's parameters and how full it is.
 
         Costs a BITCOUNT over the whole filter, cut in pieces of under 2 ms.
+
+        :raises ConnectionFailedError: no reply came.
+        :raises FilterNotFoundError: it does not exist, and there are no parameters to create it.
+        :raises FilterLostError: the filter was lost since this object first used it.
         """
         return self._run(self._operations.info())
 
     def approximate_count(self) -> int:
-        """Estimate the number of items from the share of bits set; costs what `info` does."""
+        """Estimate the number of items from the share of bits set; costs what `info` does.
+
+        :raises ConnectionFailedError: no reply came.
+        :raises FilterLostError: the filter was lost since this object first used it.
+        """
         return self._run(self._operations.approximate_count())
 
     def clear(self) -> None:
         """Empty the filter: a new generation with the same parameters and the same expiry.
 
         Other clients notice at their next call (`FilterLostError`).  A missing filter is created.
+
+        :raises OutcomeUnknownError: no reply came: it may be empty or not; clear it again.
+        :raises FilterMismatchError: the key holds something else; it is left untouched.
+        :raises ServerRefusedError: the server refuses writes; nothing was changed.
         """
         self._run(self._operations.clear())
 
@@ -269,7 +288,11 @@ class Expiring(Bound[SyncClient]):
     """Filters that can be given a time to live."""
 
     def expire(self, seconds: float | timedelta) -> None:
-        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
+        """Let everything that the filter stores expire that many seconds (or a timedelta) from now.
+
+        :raises OutcomeUnknownError: no reply came; make the call again.
+        :raises FilterLostError: the filter was lost since this object first used it.
+        """
         drive(self._link, self._operations.expire(seconds))
 
 
@@ -280,10 +303,16 @@ class Queueing(Bound[SyncClient], Generic[I]):
         """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
 
         In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
-        its own client.
+        its own client.  That it was lost since is an error of `pipe.execute()`, which says BLOOMMISSING or
+        BLOOMCHANGED; `reserve` goes on with what is there then.
+
+        :raises ConnectionFailedError: the filter had to be opened, and no reply came.
         """
         drive(self._link, self._operations.queue_add(pipe, item))
 
     def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
+        """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
+
+        :raises ConnectionFailedError: the filter had to be opened, and no reply came.
+        """
         drive(self._link, self._operations.queue_contains(pipe, item))
