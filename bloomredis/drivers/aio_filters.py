@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
 from bloomredis.operations.options import I
 from bloomredis.operations.outcomes import PASSING, raise_unread
-from bloomredis.operations.pipelines import AnyPipeline
 from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.receipts import give_back
@@ -245,16 +244,3 @@ class Expiring(Bound[AsyncClient]):
     async def expire(self, seconds: float | timedelta) -> None:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
         await drive(self._link, self._operations.expire(seconds))
-
-
-@documented_as(filters.Queueing)
-class Queueing(Bound[AsyncClient], Generic[I]):
-    """Filters whose calls can be queued on a caller's pipeline."""
-
-    async def queue_add(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue an add on a pipeline of the caller's."""
-        await drive(self._link, self._operations.queue_add(pipe, item))
-
-    async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue a test on a pipeline of the caller's."""
-        await drive(self._link, self._operations.queue_contains(pipe, item))

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers import kinds
 from bloomredis.drivers.aio import AsyncClient, AsyncClients
-from bloomredis.drivers.aio_filters import Expiring, Filter, Queueing
+from bloomredis.drivers.aio_filters import Expiring, Filter
 from bloomredis.drivers.binding import constructor, documented_as
+from bloomredis.drivers.queueing import AsyncQueueing
 from bloomredis.drivers.urls import addresses
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.counting import CountingOperations
@@ -31,7 +32,7 @@ from bloomredis.stored.module import other_layout
 
 
 @documented_as(kinds.BloomFilter)
-class BloomFilter(Filter[I], Queueing[I], Expiring):
+class BloomFilter(Filter[I], AsyncQueueing[I], Expiring):
     """A Bloom filter in one key of a Redis or Valkey server."""
 
     _operations: PlainOperations | PartitionedOperations
@@ -98,7 +99,7 @@ class RotatingBloomFilter(Filter[I]):
 
 
 @documented_as(kinds.ShardedBloomFilter)
-class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
+class ShardedBloomFilter(Filter[I], AsyncQueueing[I], Expiring):
     """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers."""
 
     @constructor(ShardedOperations.__init__)
@@ -123,7 +124,7 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
 
 
 @documented_as(kinds.CountingBloomFilter)
-class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
+class CountingBloomFilter(Filter[I], AsyncQueueing[I], Expiring):
     """A Bloom filter that items can be removed from: it counts how often each was added."""
 
     _operations: CountingOperations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
 from bloomredis.operations.options import I
 from bloomredis.operations.outcomes import PASSING, raise_unread
-from bloomredis.operations.pipelines import AnyPipeline
 from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.receipts import give_back
@@ -294,25 +293,3 @@ class Expiring(Bound[SyncClient]):
         :raises FilterLostError: the filter was lost since this object first used it.
         """
         drive(self._link, self._operations.expire(seconds))
-
-
-class Queueing(Bound[SyncClient], Generic[I]):
-    """Filters whose calls can be queued on a caller's pipeline."""
-
-    def queue_add(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
-
-        In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
-        its own client.  That it was lost since is an error of `pipe.execute()`, which says BLOOMMISSING or
-        BLOOMCHANGED; `reserve` goes on with what is there then.
-
-        :raises ConnectionFailedError: the filter had to be opened, and no reply came.
-        """
-        drive(self._link, self._operations.queue_add(pipe, item))
-
-    def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
-
-        :raises ConnectionFailedError: the filter had to be opened, and no reply came.
-        """
-        drive(self._link, self._operations.queue_contains(pipe, item))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers.binding import constructor, documented
-from bloomredis.drivers.filters import Expiring, Filter, Queueing
+from bloomredis.drivers.filters import Expiring, Filter
+from bloomredis.drivers.queueing import Queueing
 from bloomredis.drivers.sync import SyncClient, SyncClients
 from bloomredis.drivers.urls import addresses
 from bloomredis.errors import FilterMismatchError
@@ -51,9 +52,9 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.
     :param on_full: the reaction to more items than `capacity`, as far as this object knows: it counts its
-        own, and those of others once a second, without a round trip more.  `"warn"` logs one warning;
-        `"raise"` raises `FilterFullError` from each call that would add, and adds nothing; a callable is
-        given that error once, before a call that would add, and may raise it.
+        own, and those of others once a second.  `"warn"` logs one warning; `"raise"` raises
+        `FilterFullError` from each call that would add, and adds nothing; a callable is given that error
+        once, before a call that would add, and may raise it.
     :param local_cache: answer from a copy of the filter in this process (as large as the filter) if all
         bits of an item are set there, which is right while the generation stands; else ask the server.
     :param local_cache_check: seconds (or a timedelta) until the generation is checked again.  For that long
