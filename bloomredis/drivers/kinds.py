@@ -44,11 +44,10 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
         filter is created at first use and a stored one is checked; without, it must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
-    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes up to 14% less memory;
-        None for the stored one (a new filter gets the default, blocked).  `"module"` for a key of the
-        server's own Bloom filter module: faster still, and it grows by itself.  Or a layout from
-        `bloomredis.compat`, for a bitmap that another system writes too: it has no header, so its size
-        comes from the layout, and its loss cannot be noticed.
+    :param layout: `"blocked"`, whose calls are faster, `"classic"`, which takes up to 14% less memory, or
+        `"module"`, a key of the server's own Bloom filter module, which grows by itself; None for the stored
+        one, and blocked for a new one.  Or a layout from `bloomredis.compat`, for a bitmap that another
+        system writes too: it has no header, so the layout has its size, and its loss cannot be noticed.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.
     :param on_full: the reaction to more items than `capacity`, as far as this object knows: it counts its
