@@ -73,6 +73,12 @@ async def resume(client: AsyncClient, operation: Generator[Any, Any, T], outcome
     return await drive(client, operation, execute)
 
 
+def note_prepared() -> None:
+    """Count the round trip of a call that was answered without an operation, if it is observed."""
+    if (meter := of_task.get()) is not None:
+        meter.send_prepared()
+
+
 class Batches:
     """Calls with several items, prepared where they are common ones: see `sync.Batches`."""
 
@@ -101,7 +107,10 @@ class Batches:
         except BaseException as error:  # interrupted or not
             return await resume(self._client, call.operation(), error)
         answers: list[bool] | None = call.answers(reply)
-        return await resume(self._client, call.operation(), reply) if answers is None else answers
+        if answers is None:
+            return await resume(self._client, call.operation(), reply)
+        note_prepared()
+        return answers
 
 
 async def _execute(client: AsyncClient, step: steps.Step) -> Any:

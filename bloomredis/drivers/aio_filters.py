@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
-from bloomredis.drivers.aio import AsyncClient, Batches, drive, resume
+from bloomredis.drivers.aio import AsyncClient, Batches, drive, note_prepared, resume
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.claiming import AsyncClaimer
@@ -107,6 +107,7 @@ class Filter(AsyncClaimer[I]):
             return await resume(self._link, call.operation(), reply)
         give_back(call.lane)
         call.usual.added(1)
+        note_prepared()
         return True
 
     def _is_in_local_cache(self, item: I) -> bool:
@@ -139,7 +140,10 @@ class Filter(AsyncClaimer[I]):
         except BaseException as error:
             return await resume(self._link, call.operation(), error)
         known = call.answer(reply)
-        return await resume(self._link, call.operation(), reply) if known is None else known
+        if known is None:
+            return await resume(self._link, call.operation(), reply)
+        note_prepared()
+        return known
 
     if not TYPE_CHECKING:  # which finds the mistake by itself
 

@@ -103,7 +103,11 @@ class Batches:
         except BaseException as error:  # interrupted or not
             return resume(self._client, call.operation(), error)
         answers: list[bool] | None = call.answers(reply)
-        return resume(self._client, call.operation(), reply) if answers is None else answers
+        if answers is None:
+            return resume(self._client, call.operation(), reply)
+        if (meter := of_thread.meter) is not None:
+            meter.send_prepared()
+        return answers
 
 
 def _execute(client: SyncClient, step: steps.Step) -> Any:

@@ -327,7 +327,7 @@ def test_other_kinds_have_no_such_layout(kind: str) -> None:
 
 def test_a_snapshot_says_why_there_is_none(module_client: redis.Redis) -> None:
     """The module keeps the bits to itself."""
-    with pytest.raises(TypeError, match="not one bitmap that can be read"):
+    with pytest.raises(TypeError, match="none that can be read"):
         BloomFilter(module_client, "seen", **MODULE).snapshot()
 
 
