@@ -208,6 +208,7 @@ def test_tasks_that_share_a_round_trip(any_server: Server) -> None:
         async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
             f = bloomredis.asyncio.BloomFilter(client, "seen", observe=events.append, **SIZE)
             await f.add_many(["warm", "up"])
+            await f.contains("warm")
             events.clear()
             assert all(await asyncio.gather(*(f.add(f"{i}") for i in range(20))))
             shared = sum(each.round_trips for each in events)
