@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
 from bloomredis.bits.encoding import rows_from
@@ -144,7 +144,7 @@ class RoutedOperations(Verbs):
             raise
         merged, error = put_together(len(items), outcomes)
         if error is None:
-            return Answers(lambda i, _: answered.keep([i]), [answer is True for answer in merged])
+            return Answers(lambda i, _: answered.keep([i]), cast("list[bool]", merged))
         known = merged.index(None)
         answered.keep(range(known, len(items)))
         interrupted = stopped_batch("add_many", merged, items, error, outcomes)
@@ -157,7 +157,7 @@ class RoutedOperations(Verbs):
         merged, error = put_together(len(encoded), outcomes)
         if error is not None:
             raise error
-        return [answer is True for answer in merged]
+        return cast("list[bool]", merged)
 
     def keeper(self) -> Keep:
         """Return what keeps answers of the filter as it is now, for a caller who asks again."""
