@@ -115,12 +115,20 @@ class Kept(Inside):
                 raise
 
         try:
-            return connection.retry.call_with_retry(
+            reply = connection.retry.call_with_retry(
                 attempt, partial(fail, connection) if fail else lambda _: connection.disconnect()
             )
+        except self.refusal:
+            self.pool.release(connection)
+            raise
+        except BaseException:  # also where the wait before another attempt was interrupted
+            connection.disconnect()
+            self.pool.release(connection)
+            raise
         finally:
             del error
-            self.pool.release(connection)
+        self.pool.release(connection)
+        return reply
 
 
 class AsyncKept(AsyncInside):
@@ -197,12 +205,20 @@ class AsyncKept(AsyncInside):
             await connection.disconnect()
 
         try:
-            return await connection.retry.call_with_retry(
+            reply = await connection.retry.call_with_retry(
                 attempt, partial(fail, connection) if fail else disconnect
             )
+        except self.refusal:
+            await self.pool.release(connection)
+            raise
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            await self.pool.release(connection)
+            raise
         finally:
             del error
-            await self.pool.release(connection)
+        await self.pool.release(connection)
+        return reply
 
 
 def _raise(error: BaseException) -> NoReturn:

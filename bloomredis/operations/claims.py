@@ -146,19 +146,21 @@ class Claims:
             raise self._lost(held)
         keys, arguments = [self._key(held.encoded)], [handle.layout.pack_one(held.encoded), held.owner]
         if self._retry_safe:
-            if held.lane is None:
-                held.lane = self._lanes.take()
-                held.lane.next_call(crc32(held.encoded, handle.check))
-            keys.append(self._lanes.key(held.lane.name))
-            arguments.append(held.lane.call.encode())
+            if (lane := held.lane) is None:
+                lane = self._lanes.take()
+                lane.next_call(crc32(held.encoded, handle.check))
+                held.lane = lane  # with the number of this call, not of the last
+            keys.append(self._lanes.key(lane.name))
+            arguments.append(lane.call.encode())
         with outcome_matters(self._stored.name, _AGAIN):
             reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
-        if held.lane is not None:
-            give_back(held.lane)
-            held.lane = None
+        # In this order, as a thread may be interrupted between any two steps: a lane has one owner.
+        held.state = "done" if reply == 1 else "lost"
+        lane, held.lane = held.lane, None
+        if lane is not None:
+            give_back(lane)
         if reply != 1:
             raise self._lost(held)
-        held.state = "done"
 
     def release(self, held: Held) -> Op[None]:
         """Give the item back; nothing happens if it is not held any more."""
