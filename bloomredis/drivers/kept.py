@@ -118,17 +118,22 @@ class Kept(Inside):
             reply = connection.retry.call_with_retry(
                 attempt, partial(fail, connection) if fail else lambda _: connection.disconnect()
             )
-        except self.refusal:
-            self.pool.release(connection)
-            raise
-        except BaseException:  # also where the wait before another attempt was interrupted
-            connection.disconnect()
-            self.pool.release(connection)
+        except BaseException as last:  # also where the wait before another attempt was interrupted
+            self._give_up(connection, last)
             raise
         finally:
             del error
         self.pool.release(connection)
         return reply
+
+    def _give_up(self, connection: Any, error: BaseException) -> None:
+        """Give a connection back after an error; it is closed before if a reply may still come.
+
+        If that is interrupted it does not go back.
+        """
+        if not isinstance(error, self.refusal):
+            connection.disconnect()
+        self.pool.release(connection)
 
 
 class AsyncKept(AsyncInside):
@@ -208,17 +213,19 @@ class AsyncKept(AsyncInside):
             reply = await connection.retry.call_with_retry(
                 attempt, partial(fail, connection) if fail else disconnect
             )
-        except self.refusal:
-            await self.pool.release(connection)
-            raise
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            await self.pool.release(connection)
+        except BaseException as last:
+            await self._give_up(connection, last)
             raise
         finally:
             del error
         await self.pool.release(connection)
         return reply
+
+    async def _give_up(self, connection: Any, error: BaseException) -> None:
+        """Give a connection back after an error, as `Kept` does."""
+        if not isinstance(error, self.refusal):
+            await connection.disconnect(nowait=True)
+        await self.pool.release(connection)
 
 
 def _raise(error: BaseException) -> NoReturn:
