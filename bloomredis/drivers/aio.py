@@ -96,6 +96,8 @@ class Batches:
         return answers
 
     async def _run(self, call: Any) -> list[bool]:
+        if (meter := of_task.get()) is not None:
+            meter.round_trips += 1
         try:
             reply = await self._client.execute_command(*call.command, NEVER_DECODE=True)
         except BaseException as error:  # interrupted or not

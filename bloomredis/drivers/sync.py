@@ -98,6 +98,8 @@ class Batches:
         return self._run(call) if call else drive(self._client, self._operations.contains_encoded(items))
 
     def _run(self, call: Any) -> list[bool]:
+        if (meter := of_thread.meter) is not None:
+            meter.round_trips += 1
         try:
             reply = self._client.execute_command(*call.command, NEVER_DECODE=True)
         except BaseException as error:  # interrupted or not
