@@ -25,16 +25,16 @@ _log = logging.getLogger("bloomredis")
 def guard(
     seen: Any, *, key: Callable[..., Any] | None = None, missing: Any = None, marker: Any = LOADED
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator of functions that look an item up: those that are not in the filter are not asked for.
+    """Return a decorator of functions that look items up: what is not in the filter is not looked up.
 
     ::
 
         @guard(seen, key=lambda user_id: str(user_id))
         def user(user_id): ...
 
-    Build the filter with `load`, and add an item before its row is committed: what is missing from the filter is
-    answered as missing from the database.  A filter that is not there, not whole or not to be reached keeps
-    nobody away: then the function is called.  One round trip for a call.
+    Build the filter with `load`, and add an item before its row is committed: what is missing from the
+    filter is answered as missing from the database.  A filter that is not there, not whole or not to be
+    reached keeps nobody away: then the function is called.  One round trip for a call.
 
     :param seen: the filter; one of `bloomredis.asyncio` for coroutine functions.
     :param key: returns the item, given the arguments of the call; None for the first argument.
