@@ -14,6 +14,8 @@ import dramatiq
 import pytest
 import redis
 from dramatiq.brokers.stub import StubBroker
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from bloomredis import BloomFilter
 from bloomredis.contrib.dramatiq import Once
@@ -106,7 +108,7 @@ def test_a_busy_item_comes_again_when_it_may_be_free(seen: BloomFilter) -> None:
 
 def test_without_a_server_no_actor_runs() -> None:
     """The message is retried, and fails in the end."""
-    client = redis.Redis(host="127.0.0.1", port=1, retry=None)
+    client = redis.Redis(host="127.0.0.1", port=1, retry=Retry(NoBackoff(), 0))
     office = Office(BloomFilter(client, "orders", capacity=1000, error_rate=1e-6))
     office.broker.enqueue(office.ship.message_with_options(args=("a",), max_retries=1))
     office.work()
