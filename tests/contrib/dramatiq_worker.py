@@ -14,7 +14,7 @@ from bloomredis import BloomFilter
 from bloomredis.contrib.dramatiq import Once
 
 
-def broker_at(socket: str) -> tuple[Any, Any, redis.Redis]:
+def broker_at(socket: str) -> tuple[Any, Any, Any]:
     """Return a broker on a server, its actor, and a client of the server."""
     client = redis.Redis(unix_socket_path=socket)
     broker = RedisBroker(
