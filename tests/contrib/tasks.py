@@ -36,9 +36,9 @@ notes = redis.Redis(unix_socket_path=SOCKET, decode_responses=True)
 @app.task(base=Once, seen=seen, unique_on=["item"], lease=1.0)
 def work(item: str, seconds: float) -> str:
     """Take some time."""
-    notes.rpush("notes", f"begin {item} {os.getpid()}")
+    notes.rpush("notes", f"begin {item} {os.getpid()} {time.time()}")
     time.sleep(seconds)  # the work
-    notes.rpush("notes", f"end {item} {os.getpid()}")
+    notes.rpush("notes", f"end {item} {os.getpid()} {time.time()}")
     return item
 
 
