@@ -14,16 +14,16 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 WITH_FRAMEWORK = sorted({path.stem for path in ADAPTERS.glob("*.py")} & set(EXTRAS))
 BARE = """
 import sys
-from importlib.abc import MetaPathFinder
 
 LIBRARY = {*sys.stdlib_module_names, "bloomredis", "redis", "mmh3", "numpy"}
+FINDERS = sys.meta_path[:]
 
-class Bare(MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] not in LIBRARY:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+class Bare:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in LIBRARY:
+            return next(filter(None, (each.find_spec(name, path, target) for each in FINDERS)), None)
 
-sys.meta_path.insert(0, Bare())
+sys.meta_path[:] = [Bare()]
 import bloomredis.contrib.%s
 """
 """A program that imports an adapter where only the library itself is installed."""
