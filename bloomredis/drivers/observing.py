@@ -23,15 +23,33 @@ from bloomredis.protocol.metering import Meter, of_task, of_thread
 _log = logging.getLogger("bloomredis")
 
 
+_Counted = tuple[int | None, int, int]
+_NOTHING: Final[_Counted] = (None, 0, 0)
+
+
 class _Verb(NamedTuple):
     """The numbers in the event of a verb.
 
     :ivar items: returns the number of items, given the first argument and the answer (None after an error).
     :ivar new: returns the number of new ones, given the answer; None for a verb that has none.
+    :ivar busy: returns the number of items that others hold, likewise.
+    :ivar lost: returns the number of claims that were lost, likewise.
+    :ivar may_be_cached: a local cache may answer.
     """
 
     items: Callable[[Any, Any], int]
     new: Callable[[Any], int] | None = None
+    busy: Callable[[Any], int] | None = None
+    lost: Callable[[Any], int] | None = None
+    may_be_cached: bool = False
+
+    def counted(self, answer: Any) -> _Counted:
+        """Return the numbers of an answer: new, busy and lost ones."""
+        return (
+            None if self.new is None else self.new(answer),
+            0 if self.busy is None else self.busy(answer),
+            0 if self.lost is None else self.lost(answer),
+        )
 
 
 def _many(items: Any, answer: Any) -> int:
@@ -47,16 +65,22 @@ def _none(_: Any, __: Any) -> int:
     return 0
 
 
+def _busy(claims: Any) -> int:
+    return sum(claim.state == "busy" for claim in claims)
+
+
 _VERBS: Final = {
-    "add": _Verb(_one, int),
-    "contains": _Verb(_one, lambda there: int(not there)),
-    "add_many": _Verb(_many, sum),
-    "contains_many": _Verb(_many, lambda there: len(there) - sum(there)),
+    "add": _Verb(_one, int, may_be_cached=True),
+    "contains": _Verb(_one, lambda there: int(not there), may_be_cached=True),
+    "add_many": _Verb(_many, sum, may_be_cached=True),
+    "contains_many": _Verb(_many, lambda there: len(there) - sum(there), may_be_cached=True),
     "remove": _Verb(_one),
     "load": _Verb(lambda _, read: read or 0),
-    "claim": _Verb(_one, lambda claim: int(bool(claim))),
-    "claim_many": _Verb(_many, lambda claims: sum(map(bool, claims))),
-    **dict.fromkeys(("commit_many", "release_many", "extend_many"), _Verb(_many)),
+    "claim": _Verb(_one, lambda claim: int(bool(claim)), lambda claim: _busy([claim])),
+    "claim_many": _Verb(_many, lambda claims: sum(map(bool, claims)), _busy),
+    **dict.fromkeys(
+        ("commit_many", "release_many", "extend_many"), _Verb(_many, lost=lambda states: states.count("lost"))
+    ),
     **dict.fromkeys(("reserve", "info", "approximate_count", "clear", "delete", "expire"), _Verb(_none)),
 }
 _OF_CLAIMS: Final = dict.fromkeys(("commit", "release", "extend"), _Verb(_one))
@@ -179,26 +203,30 @@ class _Reporter:
         self._hook = hook
         self._names = seen.name, type(seen).__name__, name
         self._filter = seen.__dict__
-        self._items, self._new = verb
+        self._verb = verb
+        self._is_cached = verb.may_be_cached and getattr(seen._operations, "cache", None) is not None  # noqa: SLF001 - as in _hook_of
         self.is_prepared = name in ("add", "contains")
 
     def report(self, args: tuple[Any, ...], answer: Any, started: float, trips: int, resends: int) -> None:
         """Call the hook with the event of a call that has ended, with an answer or an error."""
-        seconds, new, outcome = perf_counter() - started, None, "ok"
+        seconds, verb, outcome, counted = perf_counter() - started, self._verb, "ok", _NOTHING
         try:
             if isinstance(answer, BaseException):
                 answer, outcome = None, _outcome(answer)
-            elif self._new is not None:
-                new = self._new(answer)
-            items = self._items(args[0] if args else None, answer)
-            self._hook(_event((*self._names, items, new, seconds, trips, resends, outcome)))
+            else:
+                counted = verb.counted(answer)
+            items = verb.items(args[0] if args else None, answer)
+            new, busy, lost = counted
+            cached = items if self._is_cached and not trips and outcome == "ok" else 0
+            numbers = seconds, trips, resends, outcome, busy, lost, cached
+            self._hook(_event((*self._names, items, new, *numbers)))
         except Exception:
             _log.exception("the hook that observes %r failed", self._names[0])
 
     def prepared(self, method: Any) -> Any:
         """Return the method of a verb that may be prepared and then needs no operation: in as few steps."""
         hook, (name, kind, verb), attributes = self._hook, self._names, self._filter
-        is_new = verb == "add"
+        is_new, is_cached = verb == "add", bool(self._is_cached)
 
         @functools.wraps(method)
         def call(item: Any, *, token: str | None = None) -> Any:
@@ -216,7 +244,9 @@ class _Reporter:
                 trips = 1
             try:
                 new = 1 if answer is is_new else 0
-                hook(_event((name, kind, verb, 1, new, seconds, trips, meter.resends - resends, "ok")))
+                cached = 1 if is_cached and not trips else 0
+                resends = meter.resends - resends
+                hook(_event((name, kind, verb, 1, new, seconds, trips, resends, "ok", 0, 0, cached)))
             except Exception:
                 _log.exception("the hook that observes %r failed", name)
             return answer

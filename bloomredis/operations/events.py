@@ -25,6 +25,10 @@ class CallEvent(NamedTuple):
     :ivar outcome: `ok`; `unknown` for `OutcomeUnknownError`, `failed` for `ConnectionFailedError`, `refused`
         for `ServerRefusedError`, `lost` for `FilterLostError` and `ClaimLostError`, `interrupted` for
         `BatchInterruptedError`, `full` for `FilterFullError`; `cancelled`; `error` for any other.
+    :ivar busy: of `claim` and `claim_many` the items that another worker holds; the others that are not new
+        are done.
+    :ivar lost: of `commit_many`, `release_many` and `extend_many` the claims that were not held any more.
+    :ivar cached: the items of a call that the local cache answered; 0 for one that went to the server.
     """
 
     filter: str
@@ -36,6 +40,9 @@ class CallEvent(NamedTuple):
     round_trips: int
     resends: int
     outcome: Outcome
+    busy: int = 0
+    lost: int = 0
+    cached: int = 0
 
 
 Hook = Callable[[CallEvent], object]

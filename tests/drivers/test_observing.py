@@ -221,3 +221,26 @@ def test_tasks_that_share_a_round_trip(any_server: Server) -> None:
 
     asyncio.run(main())
     assert [(each.verb, each.new, each.outcome) for each in events] == [("add", 1, "ok")] * 20
+
+
+def test_claims_that_are_busy_or_lost_are_counted(bloom: Any, any_client: redis.Redis) -> None:
+    """Busy are those that another worker holds; lost, those that a commit finds gone."""
+    events: list[CallEvent] = []
+    f = bloom(any_client, "seen", observe=events.append, **SIZE)
+    held = f.claim_many(["a", "b"])
+    f.claim("a")
+    f.claim_many(["a", "b", "c"])
+    any_client.delete(*any_client.keys("{seen}:claim:*"))
+    f.commit_many(held)
+    assert [(each.busy, each.lost) for each in events] == [(0, 0), (1, 0), (2, 0), (0, 2)]
+
+
+def test_answers_of_the_local_cache_are_counted(any_client: redis.Redis) -> None:
+    """Of a filter that has one; not those of the server."""
+    events: list[CallEvent] = []
+    f = BloomFilter(any_client, "seen", local_cache=True, observe=events.append, **SIZE)
+    f.add_many(["a", "b"])
+    f.add_many(["a", "b"])
+    f.add("a")
+    f.contains("x")
+    assert [each.cached for each in events] == [0, 2, 1, 0]
