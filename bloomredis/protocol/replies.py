@@ -77,7 +77,8 @@ _ADVICE: Final = {
     "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter",
     "READONLY": "it is a read-only replica: connect to the primary (after a failover, reconnect)",
     "NOPERM": "the user lacks a permission: docs/rights.md has the ACL rule that suffices",
-    "NOAUTH": "it wants a user name and password: give them to the client, or put them into its URL",
+    "NOAUTH": "it wants a user name and a password that it knows: give the client the right ones, or put "
+    "them into its URL",
     "MISCONF": "it cannot save its data to disk and refuses writes: see its log, free disk space",
     "NOREPLICAS": "it has fewer replicas than its min-replicas-to-write: bring the replicas back",
     "LOADING": "it is loading its data after a start: try again in a moment",
