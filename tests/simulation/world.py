@@ -93,9 +93,10 @@ class World(Stage):
         if verb in ("reserve", "clear") and self._is_awaited:  # nobody reads the reply of a late copy
             exchange.owner.opened(generation, len(self.history.log) - 1, exchange.requests)
         elif verb == "claim":
-            for request, state in zip(exchange.requests, reply, strict=False):
+            states = dict(zip(dict.fromkeys(each.item for each in exchange.requests), reply, strict=False))
+            for request in exchange.requests:  # equal items share their claim
                 request.executed, request.generation = self.server.data.now, generation
-                request.claims = state in ("c", ord("c"))
+                request.claims = states[request.item] in ("c", ord("c"))
         elif verb == "extend" and reply == 1:
             for request in self._about(exchange):
                 request.executed = self.server.data.now
