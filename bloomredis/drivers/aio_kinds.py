@@ -10,6 +10,7 @@ from bloomredis.drivers.aio import AsyncClient, AsyncClients
 from bloomredis.drivers.aio_filters import Expiring, Filter
 from bloomredis.drivers.binding import constructor, documented_as
 from bloomredis.drivers.queueing import AsyncQueueing
+from bloomredis.drivers.rebuilding import AsyncRebuildable
 from bloomredis.drivers.urls import addresses
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.counting import CountingOperations
@@ -32,7 +33,7 @@ from bloomredis.stored.module import other_layout
 
 
 @documented_as(kinds.BloomFilter)
-class BloomFilter(Filter[I], AsyncQueueing[I], Expiring):
+class BloomFilter(Filter[I], AsyncQueueing[I], AsyncRebuildable, Expiring):
     """A Bloom filter in one key of a Redis or Valkey server."""
 
     _operations: PlainOperations | PartitionedOperations

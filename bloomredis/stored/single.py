@@ -63,7 +63,7 @@ class StoredFilter(Versioned):
         handle = yield from self.acquire()
         try:
             found = yield from self.describe()
-            if found.header.identity != handle.identity:
+            if found.header.identity != handle.identity and not self._follows(found.header, handle):
                 what = self.loss(replies.CHANGED)
             elif self._kind == header.FILTER and found.header.count < self._count:
                 what = f"{self.name!r} was replaced by an older copy: it had counted {self._count} items"
@@ -76,10 +76,15 @@ class StoredFilter(Versioned):
         yield from self.acquire()
         return [(yield from self.describe())]
 
+    def _follows(self, found: Header, handle: Handle) -> bool:  # noqa: ARG002 - it cannot be rebuilt
+        """Return whether what was found continues the filter of a handle; forget the handle if so."""
+        return False
+
     def room(self, handle: Handle) -> Op[int]:
         """Return the new items until the capacity is reached; `UNBOUNDED` if the filter is another one."""
         found = header.parse((yield from send(("GETRANGE", handle.key, 0, limits.HEADER_BYTES - 1))))
-        return found.capacity - found.count if found.identity == handle.identity else UNBOUNDED
+        is_known = handle.identity.startswith(found.identity)
+        return found.capacity - found.count if is_known else UNBOUNDED
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is short
         raise FilterMismatchError(
@@ -94,9 +99,7 @@ class StoredFilter(Versioned):
         self.reset()
         opened, generation = self._opened, os.urandom(8)
         try:
-            reply = yield from self._replace(
-                _CLEAR, lambda head: [replace(head, generation=generation).pack()], ()
-            )
+            reply = yield from self._replace(_CLEAR, lambda head: [head.emptied(generation).pack()], ())
         except FilterNotFoundError:
             yield from self.take()
         else:
@@ -124,7 +127,12 @@ class StoredFilter(Versioned):
                 again=bool(keys),  # with a receipt
             )
             if reply is not None:
+                yield from self._replaced(found)
                 return reply
+
+    def _replaced(self, found: Header) -> Op[None]:  # noqa: ARG002 - it cannot be rebuilt
+        """Delete what belonged to a filter that was cleared or deleted."""
+        yield from ()
 
     def read(self, reply: Sequence[Any]) -> Description:
         """Parse a description; `FilterMismatchError` if the filter cannot be used."""

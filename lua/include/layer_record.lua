@@ -14,6 +14,11 @@ local function is_layered(identity)
   return identity and #identity > LAYERS_BYTES and identity:sub(1, 6) == 'layers'
 end
 
+-- Whether the filter is being rebuilt: the identity of its successor follows its own.
+local function has_successor(identity)
+  return identity and own_identity(identity) ~= identity
+end
+
 local function has_record(identity)
   return is_layered(identity) and identity:byte(7) == 2
 end
@@ -25,11 +30,14 @@ local function known_cursor(identity)
 end
 
 -- The number of keys behind those that a script documents: the layer record, or the cursor and the bitmap to begin
--- next; and the other layers.
+-- next; and the other layers; or the successor.
 local function extra_keys(identity)
   local cursor = known_cursor(identity)
   if cursor then
     return cursor + 2
+  end
+  if has_successor(identity) then
+    return 1
   end
   return is_layered(identity) and identity:byte(8) + (has_record(identity) and 1 or 0) or 0
 end
