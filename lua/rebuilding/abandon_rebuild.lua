@@ -12,6 +12,9 @@
 
 local key, successor_key, identity, expected = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 
+if not successor_key or not expected or not identity or #identity ~= IDENTITY_BYTES then
+  return redis.error_reply('BLOOMARGUMENT a filter and its successor have a key and an identity each')
+end
 local filter = open_filter(key, identity)
 local successor = read_successor(successor_key, identity)
 local is_expected = successor and successor:sub(1, IDENTITY_BYTES) == expected
