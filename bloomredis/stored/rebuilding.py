@@ -57,13 +57,20 @@ class StoredRebuildable(StoredFilter):
     def _find(self) -> Op[Header | Rebuild]:  # type: ignore[override]  # goes to `_accept` alone
         while True:
             head = yield from super()._find()
-            if not head.is_being_rebuilt:
-                return head
-            successor = yield from self._find_successor(head)
-            if successor is not None:
-                return Rebuild(head, successor)
-            # Its maker died, and it has expired; or it has just been put in the filter's place.
-            yield from self._run(_ABANDON, [head.identity, b""])
+            found = yield from self._completed(head)
+            if found is not None:
+                return found
+
+    def _completed(self, head: Header) -> Op[Header | Rebuild | None]:
+        """Return a header that was read, with that of its successor; None to read it again."""
+        if not head.is_being_rebuilt:
+            return head
+        successor = yield from self._find_successor(head)
+        if successor is not None:
+            return Rebuild(head, successor)
+        # Its maker died, and it has expired; or it has just been put in the filter's place.
+        yield from self._run(_ABANDON, [head.identity, b""])
+        return None
 
     def _find_successor(self, head: Header) -> Op[Header | None]:
         """Return the header of the successor, None if it has vanished."""
@@ -95,25 +102,26 @@ class StoredRebuildable(StoredFilter):
 
     # -- following
 
-    def _follows(self, found: Header, handle: Handle) -> bool:
-        """Return whether what was found continues the filter of a handle; forget the handle if so."""
+    def _follow(self, handle: Handle) -> Op[bool]:
+        """Go on with what continues the filter of a handle; False if nothing does.  Nothing is created."""
         known = header.identified(handle.identity)
-        # A filter that is older than the known one was brought back from a copy.
-        if found.generation != known.generation or found.created_at < known.created_at:
-            return False
-        if not handle.identity.startswith(found.identity) and self.handle is handle:
-            self.handle, self._count = None, 0  # a successor counts for itself
-        return True
+        while True:
+            try:
+                head = (yield from self.describe()).header
+            except (FilterNotFoundError, FilterMismatchError):
+                return False
+            # A filter that is older than the known one was brought back from a copy.
+            if head.generation != known.generation or head.created_at < known.created_at:
+                return False
+            found = yield from self._completed(head)
+            if found is not None:
+                if self.handle is handle:
+                    self._accept(found)
+                return True
 
     def _recover_change(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        try:
-            found = header.parse(unhex(refusal.detail))
-        except ValueError:
-            found = None
-        if found is None or not self._follows(found, handle):
+        if not (yield from self._follow(handle)):
             yield from self._recover_loss(refusal, handle)
-        elif self.handle is handle:  # its successor is another one
-            self.handle = None
 
     RECOVERY = StoredFilter.RECOVERY | {replies.CHANGED: _recover_change}
 
@@ -134,9 +142,7 @@ class StoredRebuildable(StoredFilter):
             arguments = [found.header.identity, new.pack(), timeout, int(take_over)]
             reply = yield from self._run(_BEGIN, arguments)
             if reply is not None:
-                begun = Rebuild(*(header.parse(unhex(text)) for text in reply))
-                self.handle = None
-                return begun
+                return Rebuild(*(header.parse(unhex(text)) for text in reply))
 
     def _planned(self, old: Header, capacity: int | None, error_rate: float | None) -> Header:
         """Return the header of a successor."""
@@ -169,7 +175,6 @@ class StoredRebuildable(StoredFilter):
             yield from self.abandon_rebuild(begun)
             raise FilterLostError(f"{what} while it was being rebuilt; rebuild it again") from None
         self._tag = b""
-        self.handle = None
 
     def abandon_rebuild(self, begun: Rebuild) -> Op[None]:
         """Let the filter go on as it was, and delete the successor."""

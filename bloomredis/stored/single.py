@@ -63,7 +63,9 @@ class StoredFilter(Versioned):
         handle = yield from self.acquire()
         try:
             found = yield from self.describe()
-            if found.header.identity != handle.identity and not self._follows(found.header, handle):
+            if not handle.identity.startswith(found.header.identity):
+                if (yield from self._follow(handle)):
+                    return (yield from self.current())
                 what = self.loss(replies.CHANGED)
             elif self._kind == header.FILTER and found.header.count < self._count:
                 what = f"{self.name!r} was replaced by an older copy: it had counted {self._count} items"
@@ -76,8 +78,9 @@ class StoredFilter(Versioned):
         yield from self.acquire()
         return [(yield from self.describe())]
 
-    def _follows(self, found: Header, handle: Handle) -> bool:  # noqa: ARG002 - it cannot be rebuilt
-        """Return whether what was found continues the filter of a handle; forget the handle if so."""
+    def _follow(self, handle: Handle) -> Op[bool]:  # noqa: ARG002 - it cannot be rebuilt
+        """Go on with what continues the filter of a handle; False if nothing does."""
+        yield from ()
         return False
 
     def room(self, handle: Handle) -> Op[int]:
