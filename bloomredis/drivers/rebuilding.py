@@ -108,6 +108,9 @@ class AsyncRebuildable(AsyncDriven):
         new = self._over_the_same(await self._run(rebuild.begin()))
         try:
             yield new
+        except GeneratorExit:  # nothing can be waited for any more
+            _log.warning(_LEFT, self.name, "its coroutine was closed")
+            raise
         except BaseException:
             try:
                 await self._run(rebuild.abandon())

@@ -120,7 +120,8 @@ class StoredRebuildable(StoredFilter):
                 return True
 
     def _recover_change(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        if not (yield from self._follow(handle)):
+        follows = yield from self._follow(handle)
+        if not follows and self.handle is handle:  # another call may have dealt with it meanwhile
             yield from self._recover_loss(refusal, handle)
 
     RECOVERY = StoredFilter.RECOVERY | {replies.CHANGED: _recover_change}

@@ -74,6 +74,8 @@ class StoredFilter(Versioned):
                 return [found]
         except (FilterNotFoundError, FilterMismatchError) as error:
             what = str(error)
+        if self.handle is not handle:  # another call has dealt with it meanwhile
+            return (yield from self.current())
         self.lose(what, handle)
         yield from self.acquire()
         return [(yield from self.describe())]
