@@ -21,6 +21,7 @@ from bloomredis.cli.info import info
 from bloomredis.cli.items import add, check
 from bloomredis.cli.manage import create, delete
 from bloomredis.cli.plan import plan
+from bloomredis.cli.rebuild import rebuild
 from bloomredis.cli.watch import watch
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 
@@ -49,7 +50,7 @@ def options(
     """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
 
-for command in (dedupe, create, add, check, info, delete, plan, doctor, watch, export, demo):
+for command in (dedupe, create, add, check, info, delete, rebuild, plan, doctor, watch, export, demo):
     app.command()(command)
 
 

@@ -40,7 +40,10 @@ elseif generation_of(template) ~= filter.generation then
   return redis.error_reply('BLOOMARGUMENT the successor has another generation')
 end
 
-redis.call('SETRANGE', key, 0, '')  -- what would refuse the last write refuses this one
+-- What would refuse the last write, or the end of the rebuild, refuses these, which change nothing.
+redis.call('SETRANGE', key, 0, '')
+redis.call('RENAME', key, key)
+redis.call('PERSIST', successor_key)
 redis.call('UNLINK', successor_key)
 -- Later than the filter, also by a clock that was set back.
 local successor = create(successor_key, template, ttl, math.max(clock(), read_u64(header, 49) + 1))
