@@ -14,11 +14,21 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bloomredis.bits.layered import Layered
-from bloomredis.errors import BloomError, FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import (
+    BloomError,
+    ConnectionFailedError,
+    FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
+    OutcomeUnknownError,
+    ServerRefusedError,
+)
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.replies import Refusal, unhex
@@ -50,7 +60,7 @@ class StoredRebuildable(StoredFilter):
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
         self.successor_key = self.auxiliary + b"successor"
-        self._tag = b""  # of a rebuild of this object that may have begun
+        self._tag = b""  # of a successor that may be there, as a call about it had no answer
 
     # -- opening
 
@@ -84,7 +94,8 @@ class StoredRebuildable(StoredFilter):
     def _accept(self, head: Header | Rebuild) -> Handle:
         if not isinstance(head, Rebuild):
             return super()._accept(head)
-        super()._accept(head.filter)
+        # At no time may another thread see a handle without the successor.
+        self._learn(head.filter)
         return self.remember(
             head.filter.identity + head.successor.identity,
             Layered((planning.stored(head.filter), planning.stored(head.successor))),
@@ -97,8 +108,14 @@ class StoredRebuildable(StoredFilter):
         """Compare what cannot be rebuilt: capacity and error rate were changed on purpose."""
         if not found.rebuilds:
             super()._check_parameters(found)
-        elif self._layout is not None:
+            return
+        if self._layout is not None:
             self.compare({"layout": found.layout}, {"layout": self._layout})
+        if self._found is None and self._new is not None:
+            _log.info(
+                "%r was rebuilt: capacity and error_rate are %s and %s, as stored",
+                *(self.name, found.capacity, found.error_rate),
+            )
 
     # -- following
 
@@ -136,20 +153,31 @@ class StoredRebuildable(StoredFilter):
         A call that is made again after a lost reply goes on with the successor of the first.
         """
         self.check_writable()
-        self._tag = self._tag or os.urandom(TAG_BYTES)
-        while True:
+        tag, self._tag = self._tag or os.urandom(TAG_BYTES), b""
+        reply = None
+        while reply is None:
             (found,) = yield from self.current()
-            new = self._planned(found.header, capacity, error_rate)
+            new = self._planned(found.header, capacity, error_rate, tag)
             arguments = [found.header.identity, new.pack(), timeout, int(take_over)]
-            reply = yield from self._run(_BEGIN, arguments)
-            if reply is not None:
-                return Rebuild(*(header.parse(unhex(text)) for text in reply))
+            with self._goes_on_with(tag):
+                reply = yield from self._run(_BEGIN, arguments)
+        return Rebuild(*(header.parse(unhex(text)) for text in reply))
 
-    def _planned(self, old: Header, capacity: int | None, error_rate: float | None) -> Header:
+    @contextmanager
+    def _goes_on_with(self, tag: bytes) -> Iterator[None]:
+        """Let the next rebuild of this object go on with a successor, if a call about it has no answer."""
+        try:
+            yield
+        except (OutcomeUnknownError, ConnectionFailedError, ServerRefusedError):
+            self._tag = tag
+            raise
+
+    @staticmethod
+    def _planned(old: Header, capacity: int | None, error_rate: float | None, tag: bytes) -> Header:
         """Return the header of a successor."""
         rate = old.error_rate if error_rate is None else error_rate
         new = planning.new_header(old.capacity if capacity is None else capacity, rate, old.layout)
-        return replace(new, generation=old.generation, rebuilds=REBUILT, tag=self._tag)
+        return replace(new, generation=old.generation, rebuilds=REBUILT, tag=tag)
 
     def successor(self, begun: Rebuild) -> StoredFilter:
         """Return the successor as a filter of its own, which has been opened."""
@@ -165,7 +193,8 @@ class StoredRebuildable(StoredFilter):
         """
         identities = [begun.filter.identity, begun.successor.identity]
         try:
-            yield from call(_END, [self.key, self.successor_key], identities, self.wait)
+            with self._goes_on_with(begun.successor.tag):
+                yield from call(_END, [self.key, self.successor_key], identities, self.wait)
         except Refusal as refusal:
             if refusal.word in _LOST:
                 what = self.loss(refusal.word)
@@ -175,12 +204,10 @@ class StoredRebuildable(StoredFilter):
                 raise
             yield from self.abandon_rebuild(begun)
             raise FilterLostError(f"{what} while it was being rebuilt; rebuild it again") from None
-        self._tag = b""
 
     def abandon_rebuild(self, begun: Rebuild) -> Op[None]:
         """Let the filter go on as it was, and delete the successor."""
         yield from self._run(_ABANDON, [begun.filter.identity, begun.successor.identity])
-        self._tag = b""
 
     def _replaced(self, found: Header) -> Op[None]:
         if found.is_being_rebuilt:

@@ -154,9 +154,13 @@ class StoredFilter(Versioned):
         self._check_parameters(head)
         return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
 
-    def _accept(self, head: Header) -> Handle:
+    def _learn(self, head: Header) -> None:
+        """Note the header that was found."""
         self._lost, self._found, self._count = None, head, head.count
         self.left = head.capacity - head.count
+
+    def _accept(self, head: Header) -> Handle:
+        self._learn(head)
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
     def _find(self) -> Op[Header]:

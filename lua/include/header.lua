@@ -35,14 +35,6 @@ local function open_bitmap(key, description, keys)
   }
 end
 
--- The identity of a filter alone, without that of its successor, which follows while the filter is being rebuilt.
-local function own_identity(identity)
-  if #identity == 2 * IDENTITY_BYTES and identity:sub(1, 6) == 'bloomr' then
-    return identity:sub(1, IDENTITY_BYTES)
-  end
-  return identity
-end
-
 -- The filter under a key if it is the one that the caller knows; else nil and an error reply.  The last of all `keys`
 -- is the hash of parameters, if the description has some.
 local function open_filter(key, identity, keys)

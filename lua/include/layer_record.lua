@@ -2,6 +2,7 @@
 -- include: numbers
 -- include: header
 -- include: clock
+-- include: own_identity
 
 local LAYERS_BYTES = 16      -- of the identity, before the layer record or the descriptions of bitmaps
 local PARAMETERS_BYTES = 48  -- of a layer's header: all that does not depend on when it was begun

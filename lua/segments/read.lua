@@ -9,6 +9,7 @@
 
 -- include: decimals
 -- include: header
+-- include: own_identity
 
 local key, identity, first, count = KEYS[1], ARGV[1], read_number(ARGV[2], 0), read_number(ARGV[3], 1)
 
