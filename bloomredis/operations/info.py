@@ -26,7 +26,8 @@ class FilterInfo:
     `generation` the hex name that changes whenever the filter is created or cleared, `created_at` an
     aware datetime by the server's clock.  A bitmap of another system (`bloomredis.compat`) has neither:
     its generation is empty, `created_at` None, and `count` is the estimate.  Of a filter in several layers
-    `layers` describes each, the newest first, and the rest describes all of them together.
+    `layers` describes each, the newest first, and the rest describes all of them together; the `capacity` of
+    one that grows is what its layers hold, and at least what it was made for.
     """
 
     name: str
@@ -114,9 +115,10 @@ def layered(name: str, record: LayerRecord, layers: Sequence[FilterInfo]) -> Fil
     if not layers:
         nothing = describe(name, Description(b"", record.head, 0, 0, None), 0)
         return replace(nothing, num_bits=0, num_hashes=0, created_at=None)
+    held = sum(layer.capacity for layer in layers)
     return replace(
         combined(layers),
-        capacity=record.head.capacity if record.shared else sum(layer.capacity for layer in layers),
+        capacity=record.head.capacity if record.shared else max(record.head.capacity, held),
         error_rate=record.head.error_rate,
         created_at=layers[-1].created_at,
         layers=tuple(layers),

@@ -144,7 +144,11 @@ class StoredLayers(Versioned):
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - one layer is as bad
         self._damaged = self._known(handle)
         try:
-            self.lose(f"a layer of {self.name!r} has vanished", handle, damaged=True)
+            self.lose(
+                f"a layer of {self.name!r} is missing: it has vanished, or the record was copied without it",
+                handle,
+                damaged=True,
+            )
         except BaseException:
             self._damaged = None
             raise
