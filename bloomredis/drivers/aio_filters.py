@@ -12,6 +12,7 @@ from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
 from bloomredis.drivers.aio import AsyncClient, drive
+from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.claims import AsyncClaim, Claiming
@@ -34,7 +35,7 @@ J = TypeVar("J")
 
 
 @documented_as(filters.Filter)
-class Filter(Bound[AsyncClient], Generic[I]):
+class Filter(Portable[I]):
     """The verbs that every class has."""
 
     _is_asyncio = True

@@ -35,7 +35,7 @@ class Bound(Generic[C]):
     _is_asyncio: ClassVar[bool]
     """True if the class is for asyncio clients."""
     _operations: Any
-    _stored_operations: ClassVar[Callable[[str], Any]]
+    _stored_operations: ClassVar[Callable[..., Any]]
     """Makes the operations of a filter whose parameters are read from the server."""
 
     def __init__(self, client: C | Sequence[C], operations: Any) -> None:
@@ -100,10 +100,10 @@ class Bound(Generic[C]):
         """Make the objects that depend on the client."""
 
     @classmethod
-    def _from_server(cls, client: C, name: str) -> Self:
+    def _from_server(cls, client: C | Sequence[C], name: str, **options: Any) -> Self:
         """Return a filter whose parameters are read from the server at its first call."""
         filter_ = cls.__new__(cls)
-        Bound.__init__(filter_, client, cls._stored_operations(name))
+        Bound.__init__(filter_, client, cls._stored_operations(name, **options))
         return filter_
 
     @property

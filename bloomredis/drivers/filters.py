@@ -12,6 +12,7 @@ from bloomredis.drivers.batches import batches, is_alone, numbered
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.coalescing import MOST_ITEMS
+from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.sync import SyncClient, drive, resume
 from bloomredis.drivers.threads import Coalescer
 from bloomredis.errors import BatchInterruptedError
@@ -38,7 +39,7 @@ UPDATE_ITEMS: Final = 16_384
 """Items that `update` reads ahead and sends together."""
 
 
-class Filter(Bound[SyncClient], Generic[I]):
+class Filter(Portable[I]):
     """The verbs that every class has."""
 
     _is_asyncio = False

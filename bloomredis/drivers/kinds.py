@@ -207,6 +207,10 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         super().__init__(client, sharded)
 
     @classmethod
+    def _from_server(cls, client: SyncClients, name: str, **options: Any) -> Self:
+        return cls(client, name, **options)
+
+    @classmethod
     def from_url(
         cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
     ) -> Self:

@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bloomredis.bits import sizing
+from bloomredis.bits.bitmap import Bits
 from bloomredis.stored import planning
 from bloomredis.stored.handle import Description
-from bloomredis.stored.header import Header
+from bloomredis.stored.header import COUNTING, Header
 from bloomredis.stored.layer_record import LayerRecord
+from bloomredis.stored.shard_record import RECORD_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,3 +148,38 @@ def _summed(parts: Sequence[FilterInfo]) -> FilterInfo:
     count = sum(part.count for part in parts)
     size = sum(part.size_bytes for part in parts)
     return replace(parts[0], size_bytes=size, count=count, approximate_count=count)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a filter that is in this process, from which its info follows.
+
+    :param parts: the newest layer first, or the shards that have been made.
+    :param record: that of layers, or of shards with its table.
+    """
+
+    parts: Sequence[tuple[Description, Bits]]
+    record: Any = None
+    ttl: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that are stored for all parts."""
+        return sum(found.size_bytes for found, _ in self.parts)
+
+    @property
+    def is_counting(self) -> bool:
+        """True if each bit was a counter."""
+        return any(found.header.kind == COUNTING for found, _ in self.parts)
+
+    def info(self, name: str) -> FilterInfo:
+        """Return the info of the filter."""
+        each = [describe(name, found, bits.ones()) for found, bits in self.parts]
+        if self.record is None:
+            return each[0]
+        if isinstance(self.record, LayerRecord):
+            return layered(name, self.record, each)
+        record, table = self.record
+        size = RECORD_BYTES + 8 * len(table)
+        whole = Description(b"", record.head, size, 0, self.ttl / 1000 or None)
+        return sharded(name, whole, record.shard, record.shards, each)
