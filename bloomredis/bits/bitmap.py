@@ -34,7 +34,7 @@ class Bits:
         self.layout, self.bytes = state
         self.array = np.frombuffer(self.bytes, dtype=np.uint8)
 
-    def unite(self, first: int, piece: bytes) -> None:
+    def unite(self, first: int, piece: bytes | bytearray | memoryview) -> None:
         """OR a piece of the filter into this copy at byte `first`."""
         self.array[first : first + len(piece)] |= np.frombuffer(piece, dtype=np.uint8)
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, Self
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Generic, Self, TypeVar
 
 from bloomredis import arguments
 from bloomredis.drivers import lifecycle
 from bloomredis.drivers.aio import AsyncClient, drive
 from bloomredis.drivers.binding import Bound, documented_as
-from bloomredis.operations import files, transfer
+from bloomredis.drivers.lifecycle import check_same_class, together
+from bloomredis.operations import files, transfer, union
 from bloomredis.operations.files import File
 from bloomredis.operations.options import I
+from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.operations.transfer import Progress
+from bloomredis.stored import reading
+
+T = TypeVar("T")
 
 
 @documented_as(lifecycle.Portable)
@@ -55,3 +60,30 @@ class Portable(Bound[AsyncClient], Generic[I]):
         await drive(both, transfer.copy(stored, name, made._operations.servers, progress))
         await drive(made._client, made._operations.reserve())
         return made
+
+    async def merge(self, other: Portable[I] | LocalFilter[I]) -> None:
+        """Add all that another filter has, which stays as it is: the union of both."""
+        await drive(self._client, union.merge(self._operations, await self._source(other)))
+
+    async def _source(self, other: Any) -> union.Source:
+        transfer.stored_of(self._operations)
+        if isinstance(other, LocalFilter):
+            return union.local_source(other, _asynchronous(union.local_pieces(other)))
+        check_same_class(self, other)
+        source: union.Source = await other._as_source(self._client)  # noqa: SLF001 - of the same class
+        return source
+
+    async def _as_source(self, for_client: Any) -> union.Source:
+        client = self._client
+        parts = await drive(client, reading.parts_of(transfer.stored_of(self._operations)))
+
+        async def pieces() -> AsyncIterator[list[bytes]]:
+            for part, run in parts.runs():
+                yield await drive(client, parts.read(part, run))
+
+        return union.stored_source(parts, pieces(), together(client, for_client))
+
+
+async def _asynchronous(items: Iterator[T]) -> AsyncIterator[T]:
+    for item in items:
+        yield item

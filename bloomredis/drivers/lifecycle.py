@@ -8,10 +8,13 @@ from typing import Any, Generic, Self
 from bloomredis import arguments
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.sync import SyncClient, drive
-from bloomredis.operations import files, transfer
+from bloomredis.operations import files, transfer, union
 from bloomredis.operations.files import File
 from bloomredis.operations.options import I
+from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.operations.transfer import Progress
+from bloomredis.protocol.cluster import is_cluster
+from bloomredis.stored import reading
 
 
 class Portable(Bound[SyncClient], Generic[I]):
@@ -82,3 +85,49 @@ class Portable(Bound[SyncClient], Generic[I]):
         drive(both, transfer.copy(stored, name, made._operations.servers, progress))
         drive(made._client, made._operations.reserve())
         return made
+
+    def merge(self, other: Portable[I] | LocalFilter[I]) -> None:
+        """Add all that another filter has, which stays as it is: the union of both.
+
+        Both are a `BloomFilter` or a `ShardedBloomFilter`, with the same parameters and the same `encode`, on
+        one server or on two; or the other is a `LocalFilter`.  The bits are or-ed in pieces of 128 KB, in the
+        server where both are in one slot; others may add meanwhile, to this filter without a loss.  The
+        count is an estimate from then on; a warning is logged if it is beyond the capacity.  After a fault it
+        may simply be called again.
+
+        :raises FilterMismatchError: their parameters differ.
+        :raises TypeError: they are of a class that cannot be merged; the message says what to do instead.
+        """
+        drive(self._client, union.merge(self._operations, self._source(other)))
+
+    def _source(self, other: Any) -> union.Source:
+        transfer.stored_of(self._operations)
+        if isinstance(other, LocalFilter):
+            return union.local_source(other, union.local_pieces(other))
+        check_same_class(self, other)
+        source: union.Source = other._as_source(self._client)  # noqa: SLF001 - of the same class
+        return source
+
+    def _as_source(self, for_client: Any) -> union.Source:
+        parts = drive(self._client, reading.parts_of(transfer.stored_of(self._operations)))
+        pieces = (drive(self._client, parts.read(part, run)) for part, run in parts.runs())
+        return union.stored_source(parts, pieces, together(self._client, for_client))
+
+
+def check_same_class(one: Bound[Any], other: object) -> None:
+    """Raise `TypeError` for a filter that cannot be merged into another."""
+    if not isinstance(other, type(one)):
+        raise TypeError(
+            f"a {type(one).__name__} is merged with another one or with a LocalFilter, not with "
+            f"{type(other).__name__} {arguments.shown(other)}"
+        )
+
+
+def together(one: Any, other: Any) -> Callable[[bytes, bytes], bool]:
+    """Return what says whether two keys of two filters, with these clients, are in one slot of one server."""
+    if one is not other or isinstance(one, list | tuple):
+        return lambda *_: False
+    kind: Any = type(one)
+    if not is_cluster(kind):
+        return lambda *_: True
+    return lambda first, second: one.keyslot(first) == one.keyslot(second)

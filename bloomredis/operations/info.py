@@ -14,6 +14,7 @@ from bloomredis.stored import planning
 from bloomredis.stored.handle import Description
 from bloomredis.stored.header import COUNTING, Header
 from bloomredis.stored.layer_record import LayerRecord
+from bloomredis.stored.saved import Part, Saved
 from bloomredis.stored.shard_record import RECORD_BYTES
 
 
@@ -168,6 +169,18 @@ class Parts:
         return sum(found.size_bytes for found, _ in self.parts)
 
     @property
+    def saved(self) -> Saved:
+        """All but the bits, as it would be saved."""
+        heads = [found.header for found, _ in self.parts]
+        if self.record is None:
+            return Saved(b"", tuple(map(Part, (0,), heads)), self.ttl)
+        if isinstance(self.record, LayerRecord):
+            return Saved(self.record.pack(), tuple(map(Part, self.record.numbers, heads)), self.ttl)
+        record, table = self.record
+        made = {number: entry for number, entry in enumerate(table) if entry}
+        return Saved(record.pack(made), tuple(map(Part, made, heads)), self.ttl)
+
+    @property
     def is_counting(self) -> bool:
         """True if each bit was a counter."""
         return any(found.header.kind == COUNTING for found, _ in self.parts)
@@ -183,3 +196,11 @@ class Parts:
         size = RECORD_BYTES + 8 * len(table)
         whole = Description(b"", record.head, size, 0, self.ttl / 1000 or None)
         return sharded(name, whole, record.shard, record.shards, each)
+
+
+def united(one: Description, other: Description, bits: Bits) -> Description:
+    """Return the description of the union of two filters, whose count is estimated."""
+    head = one.header
+    estimate = sizing.approximate_count(bits.ones(), head.num_bits, head.num_hashes)
+    most = head.count + other.header.count
+    return replace(one, header=replace(head, count=max(head.count, min(most, estimate))))

@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, Generic, Protocol, Self, cast
 
-from bloomredis.arguments import listed
+from bloomredis.arguments import listed, shown
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.bitmap import Bits
 from bloomredis.bits.encoding import Encoder
+from bloomredis.errors import FilterMismatchError
 from bloomredis.operations import info, local_file
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.options import I
 from bloomredis.operations.verbs import Codec
 from bloomredis.protocol import scripts
 from bloomredis.protocol.steps import Op
+from bloomredis.stored import mergeable
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Description, LayoutChanged
 
@@ -49,7 +51,7 @@ class LocalFilter(Generic[I]):
     def __init__(self, name: str, answers: Answers, about: info.Parts, encoder: Encoder) -> None:
         self.name = name
         self._answers = answers
-        self._about = about
+        self.about = about  # not part of the public class, like `answers`
         self._encoder: Any = encoder  # of the items that the filter has
 
     @classmethod
@@ -78,7 +80,7 @@ class LocalFilter(Generic[I]):
 
         :raises TypeError: it is in layers or shards, or it counts.
         """
-        if not isinstance(self._answers, Bits) or self._about.is_counting:
+        if not isinstance(self._answers, Bits) or self.about.is_counting:
             raise TypeError(f"{self.name!r} has not one string of bits")
         return bytes(self._answers.bytes)
 
@@ -96,10 +98,35 @@ class LocalFilter(Generic[I]):
 
     def info(self) -> FilterInfo:
         """Return the filter's parameters and how full it is."""
-        return self._about.info(self.name)
+        return self.about.info(self.name)
+
+    def merge(self, other: LocalFilter[I]) -> None:
+        """Add what another copy has: filters that were built apart become one.
+
+        Both are of `BloomFilter`, with the same parameters; the bits are in memory afterwards, also those of
+        an open file.  The count is an estimate from then on.
+
+        :raises FilterMismatchError: their parameters differ.
+        :raises TypeError: one is no copy of a `BloomFilter`.
+        """
+        if not isinstance(other, LocalFilter):
+            raise TypeError(f"other must be a LocalFilter, not {type(other).__name__} {shown(other)}")
+        if not (isinstance(self._answers, Bits) and isinstance(other._answers, Bits)):
+            raise TypeError(
+                f"{self.name!r} and {other.name!r} cannot be merged here, being in layers or in shards: "
+                "restore them, and merge what can be merged on the server"
+            )
+        ((found, _),), ((theirs, _),) = self.about.parts, other.about.parts
+        if found.header.generation and theirs.header.generation:
+            mergeable.check(self.name, self.about.saved, other.name, other.about.saved)
+        elif self._answers.layout != other._answers.layout:
+            raise FilterMismatchError(f"{self.name!r} and {other.name!r} have different layouts")
+        bits = Bits(self._answers.layout, bytearray(self._answers.bytes))
+        bits.unite(0, other._answers.bytes)
+        self._answers, self.about = bits, info.Parts([(info.united(found, theirs, bits), bits)])
 
     def __repr__(self) -> str:
-        return f"<LocalFilter of {self.name!r}: {self._about.size_bytes} bytes>"
+        return f"<LocalFilter of {self.name!r}: {self.about.size_bytes} bytes>"
 
 
 def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter[Any]]:
