@@ -13,6 +13,7 @@ from bloomredis.drivers.lifecycle import check_same_class, together
 from bloomredis.operations import files, transfer, union
 from bloomredis.operations.files import File
 from bloomredis.operations.options import I
+from bloomredis.operations.scaling import adoption
 from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.operations.transfer import Progress
 from bloomredis.stored import reading
@@ -82,6 +83,27 @@ class Portable(Bound[AsyncClient], Generic[I]):
                 yield await drive(client, parts.read(part, run))
 
         return union.stored_source(parts, pieces(), together(client, for_client))
+
+
+@documented_as(lifecycle.Adopting)
+class Adopting(Bound[AsyncClient], Generic[I]):
+    """Filters that a plain one can become a part of."""
+
+    @classmethod
+    async def adopt(
+        cls,
+        client: AsyncClient,
+        name: str,
+        *,
+        expansion: int = 2,
+        tightening_ratio: float = 0.5,
+        encode: Callable[[I], bytes] | None = None,
+    ) -> Self:
+        """Turn a `BloomFilter` that is full, or soon is, into a filter that grows; return it."""
+        made: Self = cls._from_server(client, arguments.name(name), encode=encode)
+        await drive(made._client, adoption(name, expansion, tightening_ratio))
+        await drive(made._client, made._operations.reserve())
+        return made
 
 
 async def _asynchronous(items: Iterator[T]) -> AsyncIterator[T]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers.binding import constructor, documented
 from bloomredis.drivers.filters import Expiring, Filter, Queueing
+from bloomredis.drivers.lifecycle import Adopting
 from bloomredis.drivers.sync import SyncClients
 from bloomredis.drivers.urls import addresses
 from bloomredis.operations.counting import CountingOperations
@@ -99,7 +100,7 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
 
 
 @documented(Options)
-class ScalingBloomFilter(Filter[I], Expiring):
+class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     """A Bloom filter that grows by itself, so that the number of items need not be known.
 
     It begins with room for `capacity` items.  When that is used up it gets another layer of `expansion`

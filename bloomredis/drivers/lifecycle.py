@@ -11,6 +11,7 @@ from bloomredis.drivers.sync import SyncClient, drive
 from bloomredis.operations import files, transfer, union
 from bloomredis.operations.files import File
 from bloomredis.operations.options import I
+from bloomredis.operations.scaling import adoption
 from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.operations.transfer import Progress
 from bloomredis.protocol.cluster import is_cluster
@@ -112,6 +113,40 @@ class Portable(Bound[SyncClient], Generic[I]):
         parts = drive(self._client, reading.parts_of(transfer.stored_of(self._operations)))
         pieces = (drive(self._client, parts.read(part, run)) for part, run in parts.runs())
         return union.stored_source(parts, pieces, together(self._client, for_client))
+
+
+class Adopting(Bound[SyncClient], Generic[I]):
+    """Filters that a plain one can become a part of."""
+
+    @classmethod
+    def adopt(
+        cls,
+        client: SyncClient,
+        name: str,
+        *,
+        expansion: int = 2,
+        tightening_ratio: float = 0.5,
+        encode: Callable[[I], bytes] | None = None,
+    ) -> Self:
+        """Turn a `BloomFilter` that is full, or soon is, into a filter that grows; return it.
+
+        It keeps its name, its items, its count and its time to live, and becomes the oldest layer, in one
+        step: nothing that others add meanwhile is lost.  Its error rate stays what it is, so that of the whole
+        is 1 / (1 - `tightening_ratio`) times as high, by default twice.  Its bits cannot be hashed again, so
+        one that is overfull goes on to err as it does.  It gets another generation: objects that used the
+        `BloomFilter` raise `FilterLostError`, and have to be of `ScalingBloomFilter` from then on.
+
+        :param expansion: how many times larger a layer is than the one before.
+        :param tightening_ratio: the error rate of a layer as a share of that of the one before.
+        :param encode: as in the constructor; it has to be that of the `BloomFilter`.
+        :raises FilterNotFoundError: there is none.
+        :raises FilterMismatchError: it is no `BloomFilter`; it is left unchanged.
+        :raises ValueError: its error rate leaves none for another layer.
+        """
+        made: Self = cls._from_server(client, arguments.name(name), encode=encode)
+        drive(made._client, adoption(name, expansion, tightening_ratio))
+        drive(made._client, made._operations.reserve())
+        return made
 
 
 def check_same_class(one: Bound[Any], other: object) -> None:

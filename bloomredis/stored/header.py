@@ -27,6 +27,9 @@ KINDS: Final = (
 """Owners of a header, by their code: a filter, or the record of one that is made of several."""
 FILTER: Final = KINDS.index("BloomFilter")
 COUNTING: Final = KINDS.index("CountingBloomFilter")
+SCALING: Final = KINDS.index("ScalingBloomFilter")
+ADOPTED: Final = RULES + 1
+"""Rules of a filter that grows whose first layer was a filter of its own: that has the size in the header."""
 _OF_LAYERS: Final = {KINDS.index("ScalingBloomFilter"), KINDS.index("RotatingBloomFilter")}
 
 _FORMAT: Final = struct.Struct(">6sBBBBBB4sQQd8sQQ")
@@ -127,7 +130,7 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
         raise ValueError(f"it begins with {magic!r}, not {_MAGIC!r}")
     if version != _VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
-    known_rules = RULES if {found, kind} & _OF_LAYERS else 0
+    known_rules = (ADOPTED if found == SCALING else RULES) if {found, kind} & _OF_LAYERS else 0
     if code not in _LAYOUT_NAMES or found >= len(KINDS) or rules > known_rules or reserved != _RESERVED:
         raise ValueError(
             f"it has layout {code}, kind {found}, options {data[11:16].hex()}, unknown to this release"

@@ -174,6 +174,8 @@ class ScalingRecord(LayerRecord):
         """Return the header of the layer with that number: larger and stricter than the one before."""
         head = self.head
         rate = head.error_rate * (1 - self.tightening_ratio)
+        if number == 0 and head.rules == header.ADOPTED:
+            return replace(head.parameters, kind=header.FILTER, rules=0, error_rate=rate)
         for _ in range(number):  # not a power, whose last bit differs from one machine to another
             rate *= self.tightening_ratio
         return _planned(head.capacity * self.expansion**number, rate, head)
