@@ -131,7 +131,7 @@ class Adopting(Bound[SyncClient], Generic[I]):
         """Turn a `BloomFilter` that is full, or soon is, into a filter that grows; return it.
 
         It keeps its name, its items, its count and its time to live, and becomes the oldest layer, in one
-        step: nothing that others add meanwhile is lost.  Its error rate stays what it is, so that of the whole
+        step: nothing that others add meanwhile is lost.  Its error rate stays as it is, so that of the whole
         is 1 / (1 - `tightening_ratio`) times as high, by default twice.  Its bits cannot be hashed again, so
         one that is overfull goes on to err as it does.  It gets another generation: objects that used the
         `BloomFilter` raise `FilterLostError`, and have to be of `ScalingBloomFilter` from then on.

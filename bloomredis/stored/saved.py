@@ -28,6 +28,8 @@ _ENTRY_BYTES: Final = _NUMBER.size + HEADER_BYTES
 
 HEAD_BYTES: Final = _HEAD.size
 DIGEST_BYTES: Final = sha256().digest_size
+KIND_BYTES: Final = _HEAD.size + _NUMBER.size + HEADER_BYTES
+"""So many first bytes of a file say what kind of filter it has."""
 _MOST_RECORD_BYTES: Final = shard_record.RECORD_BYTES + 8 * shard_record.MAX_SHARDS
 _LAYERED: Final = {each.kind: each for each in (ScalingRecord, RotatingRecord)}
 Record = LayerRecord | tuple[ShardRecord, list[bytes]] | None
@@ -170,6 +172,15 @@ def parse(head: bytes, rest: bytes) -> Saved:
     if saved.num_bytes != length:
         raise ValueError(f"it should have {length} bytes, and its parts {saved.num_bytes}")
     return saved
+
+
+def class_of(first: bytes) -> str:
+    """Return the class that a file with these first `KIND_BYTES` has; BloomFilter for any other file."""
+    if len(first) == KIND_BYTES and first[:6] == _MAGIC:
+        *_, record, _ = _HEAD.unpack_from(first)
+        kind = first[HEAD_BYTES + (0 if record else _NUMBER.size) + 10]
+        return KINDS[kind] if kind < len(KINDS) else KINDS[FILTER]
+    return KINDS[FILTER]
 
 
 def called(saved: Saved) -> str:

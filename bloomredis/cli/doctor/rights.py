@@ -35,6 +35,7 @@ NEEDED: Final = {
     "pttl": "FILTER",
     "pexpire": "FILTER nonsense",
     "persist": "BESIDE",
+    "rename": "BESIDE BESIDE",
     "time": "",
     "wait": "0 0",
 }

@@ -1,0 +1,141 @@
+"""`bloomredis import` on real servers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import bloomredis.cli.importing
+from bloomredis import BloomFilter, compat
+from bloomredis.cli.members import Members
+from tests.compat.test_redisbloom_dump import dump, two_links
+from tests.support.commands import printed, run_command
+from tests.support.servers import Server, binaries, running
+
+MEMBERS = [f"{number:040x}" for number in range(30_000)]
+
+
+def fill(client: redis.Redis) -> None:
+    """Store the members as scrapy-redis does, and in a sorted set; and a small set, which is no table."""
+    with client.pipeline(transaction=False) as pipe:
+        for start in range(0, len(MEMBERS), 1000):
+            pipe.sadd("spider:dupefilter", *MEMBERS[start : start + 1000])
+            pipe.zadd("sorted", dict.fromkeys(MEMBERS[start : start + 1000], 1.5))
+        pipe.sadd("small", 1, 2, 3)
+        pipe.execute()
+
+
+def test_sets_are_imported(client: redis.Redis) -> None:
+    """A set, a sorted set and a small one, on every server."""
+    fill(client)
+    for key, members in {"spider:dupefilter": MEMBERS, "sorted": MEMBERS, "small": ["1", "2", "3"]}.items():
+        f = BloomFilter(client, "seen", capacity=60_000, error_rate=1e-6)
+        reading = Members(client, key, client, "seen")
+        assert f.load(reading.items()) == len(members) == reading.count
+        assert all(f.contains_many(members))
+        f.delete()
+
+
+def test_the_command_makes_a_filter_for_the_set(any_server: Server) -> None:
+    """With room for twice as many; from another server, too, and into a filter that exists."""
+    with any_server.client() as client, running(binaries()["redis-6.2"]) as away:
+        fill(client)
+        command = ("import", "new", "--from-set", "spider:dupefilter", "--url", away.url)
+        told: Any = json.loads(printed(*command, "--from-url", any_server.url, "--json"))
+        assert told == {"read": 30_000, "count": 30_000}
+        with away.client() as target:
+            f = BloomFilter.open(target, "new")
+            assert f.info().capacity == 60_000
+            assert all(f.contains_many(MEMBERS))
+            assert target.keys("*import*") == []
+        told = json.loads(printed(*command, "--from-url", any_server.url, "--json"))
+        assert told == {"read": 30_000, "count": 30_000}
+
+
+class CutOff(Exception):  # noqa: N818 - a test's own
+    """The import ends here."""
+
+
+def test_an_import_goes_on_where_it_was(any_client: redis.Redis) -> None:
+    """What was noted as loaded is not read again, unless the cursor is that of another run of the server."""
+    fill(any_client)
+    f = BloomFilter(any_client, "seen", capacity=60_000, error_rate=1e-6)
+    first = Members(any_client, "spider:dupefilter", any_client, "seen")
+    with pytest.raises(CutOff):
+        load_in_small_batches(f, first, 16_000)
+    second = Members(any_client, "spider:dupefilter", any_client, "seen")
+    rest = list(second.items())
+    assert 0 < second.before <= 16_000
+    assert len(rest) == 30_000 - second.before
+    f.load(rest)
+    assert all(f.contains_many(MEMBERS))
+    note: Any = any_client.get(second._note_key)
+    any_client.set(second._note_key, note.replace(note[:8], b"00000000"))
+    assert len(list(Members(any_client, "spider:dupefilter", any_client, "seen").items())) == 30_000
+
+
+def load_in_small_batches(f: Any, members: Members, until: int) -> None:
+    """Load and note as a larger import does, and end after so many."""
+    for done, item in enumerate(members.items(), 1):
+        f.add(item)
+        if done % 1000 == 0:
+            members.note(done)
+        if done == until:
+            raise CutOff
+
+
+def test_what_cannot_be_imported(any_server: Server) -> None:
+    """One line, and status 2."""
+    with any_server.client() as client:
+        client.hset("hash", "a", "b")
+    url = ("--url", any_server.url)
+    wrong: list[tuple[tuple[str, ...], bytes]] = [
+        (("--from-set", "hash"), b"is a hash"),
+        (("--from-set", "missing"), b"no key 'missing'"),
+        ((), b"give one of"),
+        (("--from-set", "hash", "--from-file", "-"), b"give one of"),
+        (("--from-file", "-", "--from-url", any_server.url), b"--from-url is for"),
+        (("--from-file", "-"), b"needs --capacity"),
+    ]
+    for options, message in wrong:
+        done = run_command("import", "new", *options, *url)
+        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1), done.stderr
+        assert message in done.stderr
+    done = run_command("import", "new", "--from-redisbloom", "x", *url)
+    assert (done.returncode, b"needs the module RedisBloom" in done.stderr) == (3, True)
+
+
+def test_lines_of_a_file_are_imported(any_server: Server, tmp_path: Path) -> None:
+    """Each line is an item."""
+    (tmp_path / "items").write_text("a\nb\nb\n")
+    url = ("--url", any_server.url)
+    told = printed("import", "new", "--from-file", str(tmp_path / "items"), "--capacity", 1000, *url)
+    assert told == b"read   3\ncount  2\n"
+    assert printed("check", "new", "a", "b", "c", *url) == b"a\nb\n"
+
+
+def test_a_filter_of_redisbloom_is_imported(any_client: redis.Redis, capfdbinary: Any) -> None:
+    """Straight from BF.SCANDUMP; the report has the layout that opens it."""
+    layouts, bits = two_links()
+    chunks, at = [(1, dump(layouts, bits))], 1
+    for data in bits:
+        at += len(data)
+        chunks.append((at, data))
+    replies = iter([*chunks, (0, b"")])
+
+    class Module:
+        """A server with the module."""
+
+        def execute_command(self, *command: Any) -> Any:
+            assert command[:2] == ("BF.SCANDUMP", "theirs")
+            return next(replies)
+
+    bloomredis.cli.importing._report_redisbloom(any_client, "new", Module(), "theirs", as_json=True)
+    told = json.loads(capfdbinary.readouterr().out)
+    names = vars(compat.redisbloom)
+    layout = eval(told["layout"], names)  # noqa: S307 - our own
+    assert BloomFilter(any_client, "new", layout=layout).contains("hello")
