@@ -130,8 +130,8 @@ class Reader:
         return bytes(data)
 
     def _refuse(self, why: str) -> NoReturn:
-        what = self._name if isinstance(self._name, str) else "the file"
-        raise ValueError(f"{shown(what)} cannot be used: {why}") from None
+        what = shown(self._name) if isinstance(self._name, str) else "the file"
+        raise ValueError(f"{what} cannot be used: {why}") from None
 
 
 def _check(file: object, verb: str) -> None:

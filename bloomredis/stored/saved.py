@@ -15,9 +15,10 @@ from hashlib import sha256
 from typing import Any, Final
 
 from bloomredis.bits.limits import HEADER_BYTES
+from bloomredis.errors import BloomError
 from bloomredis.stored import header, shard_record
 from bloomredis.stored.header import COUNTING, FILTER, KINDS, Header
-from bloomredis.stored.layer_record import LayerRecord, RotatingRecord, ScalingRecord
+from bloomredis.stored.layer_record import MAX_LAYERS, LayerRecord, RotatingRecord, ScalingRecord
 from bloomredis.stored.shard_record import ShardRecord
 
 _MAGIC: Final = b"bloomf"
@@ -158,6 +159,13 @@ def parse(head: bytes, rest: bytes) -> Saved:
 
     :raises ValueError: it is no saved filter, or one of a later release; the message names the fault.
     """
+    try:
+        return _parsed(head, rest)
+    except (struct.error, BloomError) as error:
+        raise ValueError(f"its record or a header is malformed: {error}") from None
+
+
+def _parsed(head: bytes, rest: bytes) -> Saved:
     length, more = sizes(head)
     _, _, _, _, ttl, own, count = _HEAD.unpack(head)
     if len(rest) != more:
@@ -195,6 +203,10 @@ def _part(entry: bytes) -> Part:
 
 
 def _check_layers(record: LayerRecord, parts: tuple[Part, ...]) -> None:
+    if not record.shared and record.newest >= MAX_LAYERS:
+        raise ValueError(
+            f"it has a layer with number {record.newest}, and {MAX_LAYERS} are the most possible"
+        )
     if [part.number for part in parts] != list(record.numbers):
         raise ValueError(f"it has layers {[part.number for part in parts]}, its record {record.numbers}")
     for part, began in zip(parts, reversed(record.began), strict=True):
