@@ -45,7 +45,7 @@ class Portable(Bound[AsyncClient], Generic[I]):
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         own = made._operations
         with files.read(file) as opened:
-            steps = transfer.restore(own.name, cls.__name__, own.servers, opened, progress)
+            steps = transfer.restore(own.name, transfer.class_of(own), own.servers, opened, progress)
             await drive(made._client, steps)
         await drive(made._client, own.reserve())
         return made

@@ -64,7 +64,7 @@ class Portable(Bound[SyncClient], Generic[I]):
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         own = made._operations
         with files.read(file) as opened:
-            steps = transfer.restore(own.name, cls.__name__, own.servers, opened, progress)
+            steps = transfer.restore(own.name, transfer.class_of(own), own.servers, opened, progress)
             drive(made._client, steps)
         drive(made._client, own.reserve())
         return made

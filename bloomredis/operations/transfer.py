@@ -18,6 +18,7 @@ from bloomredis.stored import reading, restoring
 from bloomredis.stored.base import Stored
 from bloomredis.stored.restore import PIECE_BYTES
 from bloomredis.stored.saved import Part, Saved, called
+from bloomredis.stored.versioned import Versioned
 
 T = TypeVar("T")
 Progress = Callable[[int, int], object]
@@ -119,6 +120,12 @@ def stored_of(operations: Any) -> Stored:
     if not isinstance(stored, Stored):
         raise TypeError(f"{operations.name!r} is in several bitmaps of another system, which are not copied")
     return stored
+
+
+def class_of(operations: Any) -> str:
+    """Return the public class of a filter, whatever a program calls its own."""
+    stored = stored_of(operations)
+    return stored.called if isinstance(stored, Versioned) else ""
 
 
 def save(stored: Stored, file: BinaryIO, progress: Progress | None) -> Op[None]:

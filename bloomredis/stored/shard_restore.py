@@ -20,7 +20,7 @@ from typing import Final
 
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import FilterMismatchError
-from bloomredis.protocol.replies import unhex
+from bloomredis.protocol.replies import outcome_matters, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import shard_record
 from bloomredis.stored.base import Arguments
@@ -58,7 +58,8 @@ class RestoredShards(StoredShards):
     def write(self, number: int, head: Header, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:
         """Write pieces of a shard, each with the index of its first byte among the bits."""
         yield from self._on(self._restored.server(number), self._write(number, head, pieces))
-        if self._writings[number].is_renewal_due():
+        oldest = next(iter(self._writings.values()))  # which is renewed together with all others
+        if oldest.is_renewal_due():
             yield from self._each(self._restored, self._writings, lambda each: self._writings[each].renew())
 
     def _write(self, number: int, head: Header, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:
@@ -76,6 +77,10 @@ class RestoredShards(StoredShards):
         :param generations: of the shards, by their numbers.
         :raises FilterMismatchError: the name is taken by now.
         """
+        with outcome_matters(self.name, "look whether the filter is there now"):
+            yield from self._publish(generations)
+
+    def _publish(self, generations: Mapping[int, bytes]) -> Op[None]:
         record = self._restored
         yield from self._sweep(record)
         yield from self._each(

@@ -6,7 +6,10 @@ import io
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from bloomredis import (
     ShardedBloomFilter,
     compat,
 )
+from bloomredis.stored import restore
 from bloomredis.stored.restore import PIECE_BYTES
 from tests.support.saving import ABSENT, ITEMS, KINDS, Killed, Mortal, comparable
 from tests.support.servers import Server, binaries, running
@@ -303,3 +307,42 @@ def test_bitmaps_of_other_systems_are_not_saved(any_client: redis.Redis) -> None
         f.save(io.BytesIO())
     with pytest.raises(TypeError, match="path or a binary file"):
         f.save(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["scaling", "sharded"])
+def test_what_is_written_lives_on_while_more_is(
+    any_client: redis.Redis, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts that are done are renewed once a minute as long as others are written."""
+    data = saved(made(any_client, kind))
+    clock = SimpleNamespace(monotonic=partial(next, count(0.0, 40.0)))  # each look takes 40 seconds
+    monkeypatch.setattr(restore, "time", clock)
+    client: Any = Mortal(any_client, 10_000)
+    f = getattr(bloomredis, KINDS[kind][0]).restore(client, "copy", io.BytesIO(data))
+    assert all(f.contains_many(ITEMS))
+    renewed = [command[1] for command in client.sent if command[0] == "PEXPIRE"]
+    assert len({key for key in renewed if b"written:" in key}) >= 2
+
+
+def test_parts_that_vanish_meanwhile_are_an_error(any_client: redis.Redis) -> None:
+    """An eviction while it is written is noticed; there is no filter then."""
+    f = BloomFilter(any_client, "seen", capacity=2_000_000, error_rate=0.01)
+    f.load(range(50_000))
+
+    def evict(done: int, _: int) -> None:
+        if done == 8 * PIECE_BYTES:
+            any_client.unlink(*any_client.scan_iter("*written*"))
+
+    with pytest.raises(FilterLostError, match="nothing was put under that name"):
+        f.copy(any_client, "copy", progress=evict)
+    assert not any_client.exists("copy")
+
+
+def test_a_class_of_a_programs_own_is_restored(any_client: redis.Redis) -> None:
+    """What counts is the class that it is derived from."""
+
+    class Seen(BloomFilter):
+        """A program's own."""
+
+    file = io.BytesIO(saved(made(any_client, "blocked")))
+    assert type(Seen.restore(any_client, "copy", file)) is Seen

@@ -38,11 +38,13 @@ class Mortal:
     def __init__(self, client: Any, commands: int) -> None:
         self._client = client
         self.left = commands
+        self.sent: list[tuple[Any, ...]] = []
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
         if self.left <= 0:
             raise Killed
         self.left -= 1
+        self.sent.append(command)
         return self._client.execute_command(*command, **options)
 
     def pipeline(self, *, transaction: bool) -> Any:
