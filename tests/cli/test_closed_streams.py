@@ -58,7 +58,7 @@ def usual_call(name: str, url: str) -> list[str]:
 
 @pytest.fixture
 def observer(any_server: Server) -> Iterator[redis.Redis]:
-    """A client of a server that has a key `canary`, and a filter `clicks` that is saved; its statistics at 0."""
+    """A client of a server with a key `canary` and a filter `clicks` that is saved; its statistics at 0."""
     with any_server.client(decode_responses=True) as client:
         client.set("canary", "alive")
         clicks = BloomFilter(client, "clicks", capacity=1000, error_rate=0.01)
