@@ -152,7 +152,7 @@ class Shards(Target):
 def target(name: str, saved: Saved, servers: int = 1) -> Op[Target]:
     """Return the place for a copy of a saved filter: another one, dated by the server's clock."""
     clock = at(0 if servers > 1 else None, call(_TIME, [name.encode()], []))
-    renewed = saved.anew(created_at=int((yield from clock)))
+    renewed = saved.renewed(created_at=int((yield from clock)))
     if renewed.parsed is None:
         return OneKey(name, renewed)
     if isinstance(renewed.parsed, LayerRecord):

@@ -109,7 +109,7 @@ class Saved:
         else:
             _check_shards(*record, self.parts)
 
-    def anew(self, *, created_at: int) -> Saved:
+    def renewed(self, *, created_at: int) -> Saved:
         """Return the same as another filter: of a new generation, that of each part too."""
         record = self.parsed
         if record is None:

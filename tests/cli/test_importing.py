@@ -45,15 +45,15 @@ def test_the_command_makes_a_filter_for_the_set(any_server: Server) -> None:
     with any_server.client() as client, running(binaries()["redis-6.2"]) as away:
         fill(client)
         command = ("import", "new", "--from-set", "spider:dupefilter", "--url", away.url)
-        told: Any = json.loads(printed(*command, "--from-url", any_server.url, "--json"))
-        assert told == {"read": 30_000, "count": 30_000}
+        report: Any = json.loads(printed(*command, "--from-url", any_server.url, "--json"))
+        assert report == {"read": 30_000, "count": 30_000}
         with away.client() as target:
             f = BloomFilter.open(target, "new")
             assert f.info().capacity == 60_000
             assert all(f.contains_many(MEMBERS))
             assert target.keys("*import*") == []
-        told = json.loads(printed(*command, "--from-url", any_server.url, "--json"))
-        assert told == {"read": 30_000, "count": 30_000}
+        report = json.loads(printed(*command, "--from-url", any_server.url, "--json"))
+        assert report == {"read": 30_000, "count": 30_000}
 
 
 class CutOff(Exception):  # noqa: N818 - a test's own
@@ -113,8 +113,8 @@ def test_lines_of_a_file_are_imported(any_server: Server, tmp_path: Path) -> Non
     """Each line is an item."""
     (tmp_path / "items").write_text("a\nb\nb\n")
     url = ("--url", any_server.url)
-    told = printed("import", "new", "--from-file", str(tmp_path / "items"), "--capacity", 1000, *url)
-    assert told == b"read   3\ncount  2\n"
+    report = printed("import", "new", "--from-file", str(tmp_path / "items"), "--capacity", 1000, *url)
+    assert report == b"read   3\ncount  2\n"
     assert printed("check", "new", "a", "b", "c", *url) == b"a\nb\n"
 
 
@@ -135,7 +135,7 @@ def test_a_filter_of_redisbloom_is_imported(any_client: redis.Redis, capfdbinary
             return next(replies)
 
     bloomredis.cli.importing._report_redisbloom(any_client, "new", Module(), "theirs", as_json=True)
-    told = json.loads(capfdbinary.readouterr().out)
+    report = json.loads(capfdbinary.readouterr().out)
     names = vars(compat.redisbloom)
-    layout = eval(told["layout"], names)  # noqa: S307 - our own
+    layout = eval(report["layout"], names)  # noqa: S307 - our own
     assert BloomFilter(any_client, "new", layout=layout).contains("hello")

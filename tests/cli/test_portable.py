@@ -27,8 +27,8 @@ def test_a_filter_of_each_kind_is_saved_and_restored(any_server: Server, kind: s
         wanted = f.contains_many(ASKED)
         file = tmp_path / "seen.bloom"
         assert printed("save", "seen", str(file), *url) == b""
-        told: Any = json.loads(printed("restore", "copy", str(file), "--url", other.url, "--json"))
-        assert (told["name"], told["count"]) == ("copy", f.info().count)
+        report: Any = json.loads(printed("restore", "copy", str(file), "--url", other.url, "--json"))
+        assert (report["name"], report["count"]) == ("copy", f.info().count)
         assert getattr(bloomredis, of).open(away, "copy").contains_many(ASKED) == wanted
         assert run_command("restore", "copy", str(file), "--url", other.url).returncode == 2
         piped = printed("save", "seen", "-", *url)
