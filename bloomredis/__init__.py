@@ -3,6 +3,7 @@
 import importlib.metadata
 
 from bloomredis.bits.encoding import keyed
+from bloomredis.drivers.claiming import Skipped
 from bloomredis.drivers.claims import Claim
 from bloomredis.drivers.kinds import (
     BloomFilter,
@@ -11,6 +12,7 @@ from bloomredis.drivers.kinds import (
     ScalingBloomFilter,
     ShardedBloomFilter,
 )
+from bloomredis.drivers.observing import instrument
 from bloomredis.errors import (
     BatchInterruptedError,
     BloomError,
@@ -23,6 +25,7 @@ from bloomredis.errors import (
     OutcomeUnknownError,
     ServerRefusedError,
 )
+from bloomredis.operations.events import CallEvent
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.snapshot import LocalFilter
 
@@ -30,6 +33,7 @@ __all__ = [
     "BatchInterruptedError",
     "BloomError",
     "BloomFilter",
+    "CallEvent",
     "Claim",
     "ClaimLostError",
     "ConnectionFailedError",
@@ -45,6 +49,8 @@ __all__ = [
     "ScalingBloomFilter",
     "ServerRefusedError",
     "ShardedBloomFilter",
+    "Skipped",
+    "instrument",
     "keyed",
 ]
 

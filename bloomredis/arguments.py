@@ -39,10 +39,20 @@ def name(value: str) -> str:
     return value
 
 
+def owner(value: str) -> bytes:
+    """Return the bytes of the name of a claim's holder: of a str that is not empty."""
+    if not isinstance(value, str):
+        raise TypeError(f"owner must be a str or None, not {type(value).__name__} {shown(value)}")
+    if not value:
+        raise ValueError("owner must not be empty, got ''")
+    return value.encode()
+
+
 def listed(items: Iterable[T]) -> list[T]:
     """Return items as a list, those of an array or a column as Python's own objects."""
     check_items(items)
-    to_list = getattr(items, "to_pylist", None) or getattr(items, "tolist", None)  # Arrow; numpy and pandas
+    names = ("to_pylist", "tolist", "to_list")  # of Arrow; of numpy and pandas; of polars
+    to_list = next((found for name in names if (found := getattr(items, name, None))), None)
     return to_list() if to_list else list(items)
 
 

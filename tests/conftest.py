@@ -18,7 +18,7 @@ import pytest
 import redis
 
 from tests.support.drivers import DRIVERS
-from tests.support.servers import Server, binaries, running
+from tests.support.servers import IN_MEMORY, Server, binaries, module_options, running
 
 BINARIES = binaries()
 REAL = sorted(BINARIES)
@@ -65,7 +65,8 @@ def servers() -> Iterator[Callable[[str], Server]]:
 
         def get(name: str) -> Server:
             if name not in started:
-                started[name] = stack.enter_context(running(BINARIES[name]))
+                options = (*IN_MEMORY, *module_options(BINARIES[name]))
+                started[name] = stack.enter_context(running(BINARIES[name], *options))
             return started[name]
 
         yield get

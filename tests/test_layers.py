@@ -20,7 +20,7 @@ FLOORS: list[set[str]] = [
     {"embedded"},
     {"drivers"},
     {"__init__", "asyncio"},
-    {"compat"},
+    {"compat", "contrib"},
     {"cli"},
     {"__main__"},
 ]
@@ -49,3 +49,13 @@ def test_imports_point_down(path: Path) -> None:
         other = (inside or ["__init__"])[0]
         assert package != "bloomredis" or other == own or FLOOR[other] < FLOOR[own], f"{own} imports {other}"
         assert FLOOR[own] >= FLOOR["embedded"] or package not in {"redis", "valkey", "asyncio", "socket"}
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "contrib").glob("*.py")), ids=lambda path: path.stem)
+def test_adapters_use_what_is_public(path: Path) -> None:
+    """A module of contrib imports from its own folder, `bloomredis` and `bloomredis.asyncio` alone."""
+    own = {".".join(parts) for parts in imported(path) if parts[0] == "bloomredis"}
+    assert {name for name in own if not name.startswith("bloomredis.contrib")} <= {
+        "bloomredis",
+        "bloomredis.asyncio",
+    }

@@ -26,11 +26,13 @@ from bloomredis import (
     ScalingBloomFilter,
     ServerRefusedError,
     ShardedBloomFilter,
+    Skipped,
     compat,
 )
 from bloomredis.stored.header import KINDS
 from tests.conftest import BINARIES, REAL
-from tests.support.readme import acl_rule, sharded_rule
+from tests.support.modules import MODULE, needs_module
+from tests.support.readme import acl_rule, module_rule, sharded_rule
 from tests.support.servers import Server, running
 from tests.support.tls import Certificate, with_tls
 
@@ -78,11 +80,12 @@ def whole_api(client: Any) -> set[str]:
         BloomFilter(client, "seen", **SHORT).add("e")
     assert f.add("e", token=unknown.value.token)
     claims = [Watched(claim, used) for claim in (f.claim("f", 9), *f.claim_many(["g", "g", "a"], 9))]
-    assert [claim.state for claim in claims] == ["claimed", "claimed", "busy", "done"]
+    assert [claim.state for claim in claims] == ["claimed", "claimed", "claimed", "done"]
     claims[0].extend(20)
     claims[0].commit()
     claims[1].release()
     assert [f.contains(claim.item) for claim in claims[:2]] == [True, False]
+    whole_claims(f, claims[0])
     f.expire(50)
     assert f.info().count == 6
     assert f.approximate_count() == 6
@@ -108,6 +111,37 @@ def whole_api(client: Any) -> set[str]:
     return used
 
 
+def whole_claims(f: Any, claim: Any) -> None:
+    """Use what there is besides for claims and columns."""
+    assert (claim.lost, claim.remaining) == (False, 0)
+    assert claim.from_token(f._target, claim.token).state == "done"
+    held = f.claim_many(["r"], 9, owner="rank 1")
+    assert f.extend_many(held, 20) == ["claimed"]
+    assert f.release_many(held) == ["released"]
+    assert f.commit_many(f.claim_many(["f", "f"])) == ["done", "done"]
+    assert f.once()(len)("f") == Skipped("f", "done", 0)
+    assert f.new_mask(["a"]).tolist() == [False]
+    assert f.contains_mask(["a"]).tolist() == [True]
+
+
+async def whole_claims_asyncio(f: Any, claim: Any) -> None:
+    """The same with the asyncio classes."""
+    assert (claim.lost, claim.remaining) == (False, 0)
+    assert claim.from_token(f._target, claim.token).state == "done"
+    held = await f.claim_many(["r"], 9, owner="rank 1")
+    assert await f.extend_many(held, 20) == ["claimed"]
+    assert await f.release_many(held) == ["released"]
+    assert await f.commit_many(await f.claim_many(["f", "f"])) == ["done", "done"]
+
+    @f.once()  # type: ignore[untyped-decorator]  # anything is asked of it
+    async def work(item: str) -> str:
+        return item
+
+    assert await work("f") == Skipped("f", "done", 0)
+    assert (await f.new_mask(["a"])).tolist() == [False]
+    assert (await f.contains_mask(["a"])).tolist() == [True]
+
+
 async def whole_api_asyncio(client: Any) -> set[str]:
     """Do the same with the asyncio classes."""
     used: set[str] = set()
@@ -131,11 +165,12 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     claims = [
         Watched(claim, used) for claim in (await f.claim("f", 9), *await f.claim_many(["g", "g", "a"], 9))
     ]
-    assert [claim.state for claim in claims] == ["claimed", "claimed", "busy", "done"]
+    assert [claim.state for claim in claims] == ["claimed", "claimed", "claimed", "done"]
     await claims[0].extend(20)
     await claims[0].commit()
     await claims[1].release()
     assert [await f.contains(claim.item) for claim in claims[:2]] == [True, False]
+    await whole_claims_asyncio(f, claims[0])
     await f.expire(50)
     assert (await f.info()).count == 6
     assert await f.approximate_count() == 6
@@ -317,6 +352,47 @@ def test_nothing_but_the_rule_is_called(server: Server, run: Any, names: set[str
     called -= {"config|resetstat", "config", "info"}  # of this test
     assert called - HANDSHAKE == {rule[1:] for rule in acl_rule() if rule.startswith("+")}
     assert not any(re.match("keys|s?scan|flush|config", name) for name in called)
+
+
+def use_module(client: redis.Redis) -> None:
+    """Use everything that a filter of the server's module has."""
+    f = BloomFilter(client, "seen", ttl=100, **MODULE)
+    assert f.add("a")
+    assert f.add_many(["a", "b", "c"]) == [False, True, True]
+    assert f.contains("b")
+    assert f.load(LOADED) == len(LOADED)
+    with client.pipeline(transaction=False) as pipe:
+        f.queue_add(pipe, "d")
+        f.queue_contains(pipe, "d")
+        assert pipe.execute() == [1, 1]
+    with pytest.raises(OutcomeUnknownError):
+        BloomFilter(client, "seen", min_replicas=1, replica_timeout=0.01, **MODULE).add("e")
+    claims = f.claim_many(["f", "g"], 9)
+    claims[0].extend(20)
+    claims[0].commit()
+    claims[1].release()
+    f.expire(50)
+    assert BloomFilter.open(client, "seen").info().count >= f.info().count
+    f.clear()
+    assert f.delete()
+
+
+def test_the_rule_of_the_module_layout_suffices(server: Server) -> None:
+    """For a filter that the user makes; all that it names is called, and no other command of the module."""
+    with server.client() as admin:
+        needs_module(admin)
+        rule = [*acl_rule(), *module_rule()]
+        execute: Any = admin.execute_command
+        execute("ACL", "SETUSER", "worker", "reset", "on", ">secret", *rule)
+        admin.config_resetstat()
+        with redis.Redis.from_url(server.url.replace("unix://", "unix://worker:secret@")) as client:
+            use_module(client)
+            execute("BF.RESERVE", "seen", 0.01, 100)
+            assert BloomFilter.open(client, "seen").add("a")
+        called = {name.removeprefix("cmdstat_").lower() for name in admin.info("commandstats")}
+        allowed = {each[1:] for each in rule if each.startswith("+")}
+        assert {each[1:] for each in module_rule()} <= called
+        assert {name for name in called if name.startswith("bf.")} - {"bf.reserve"} <= allowed
 
 
 @pytest.mark.parametrize("place", [f"{name} tls" for name in REAL], indirect=True)

@@ -82,7 +82,8 @@ def verbs(module: ModuleType) -> Iterator[str]:
     for name in module.__all__:
         public = getattr(module, name)
         yield name
-        if isinstance(public, type) and not (issubclass(public, Exception) or is_dataclass(public)):
+        is_record = is_dataclass(public) or hasattr(public, "_fields")  # a named tuple
+        if isinstance(public, type) and not (issubclass(public, Exception) or is_record):
             yield from (each for each in dir(public) if not each.startswith("_"))
 
 

@@ -8,12 +8,13 @@ from typing import Final
 
 from benchmarks.runner.measure import Result
 from benchmarks.sides.bitmaps import PipelinedSetbit
-from benchmarks.sides.ours import Ours
+from benchmarks.sides.ours import Ours, OursByModule
 from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.workloads import batch, bulk, concurrency, memory, sharding, single, streams
 
 Results = Mapping[str, Result]
-OURS, NATIVE, SETBIT = Ours.name, RedisBloom.name, PipelinedSetbit.name
+OURS, MODULE = Ours.name, OursByModule.name
+NATIVE, SETBIT = RedisBloom.name, PipelinedSetbit.name
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,11 @@ def _costs(workload: str, against: str, *, quantity: str = "wall") -> Callable[[
     return lambda results: results[workload].ratio(quantity, OURS, against)
 
 
+def _module(workload: str) -> Callable[[Results], float]:
+    """Return the wall time over the server's own module as a multiple of calling that directly."""
+    return lambda results: results[workload].ratio("wall", MODULE, NATIVE)
+
+
 def _faster(workload: str, against: str, *, side: str = OURS) -> Callable[[Results], float]:
     """Return the throughput of a side as a multiple of another side's."""
     return lambda results: results[workload].ratio("wall", against, side)
@@ -114,12 +120,18 @@ def _memory() -> Iterator[Target]:
 
 _LOAD: Final = bulk.load_of(1_000_000)
 _NEW: Final = batch.name_of("new", 1_000, 1e-2)
+_TEN: Final = batch.name_of("new", 10, 1e-2)
+_TEST: Final = batch.name_of("contains", 1_000, 1e-2)
 _KNOWN: Final = batch.name_of("known", 1_000, 1e-2)
 _STRICT: Final = batch.name_of("new", 1_000, 1e-6)
 _REDIS_8: Final = ("redis-8",)
 
 TARGETS: Final = (
-    Target("add, new: wall time of BF.ADD", _costs(single.NEW, NATIVE), 1.25, "x"),
+    Target("add, new: wall time of BF.ADD", _costs(single.NEW, NATIVE), 0.95, "x"),
+    Target("the same, processors shared", _costs(single.UNPINNED_NEW, NATIVE), 0.95, "x"),
+    Target("contains: wall time of BF.EXISTS", _costs(single.CONTAINS, NATIVE), 0.8, "x"),
+    Target("the same, processors shared", _costs(single.UNPINNED_CONTAINS, NATIVE), 0.8, "x"),
+    Target("add, new, one task: wall time of BF.ADD", _costs(concurrency.tasks_of(1), NATIVE), 0.85, "x"),
     Target("add, new: server CPU of BF.ADD", _costs(single.NEW, NATIVE, quantity="cpu"), 1.4, "x"),
     Target("add, new: wall time of EVALSHA 'return 1'", _costs(single.NEW, single.RETURN_1), 1.35, "x"),
     Target(
@@ -173,15 +185,24 @@ TARGETS: Final = (
         "x",
         True,
     ),
-    Target("64 tasks: items a second of BF.ADD", _faster(concurrency.tasks_of(64), NATIVE), 6, "x", True),
-    Target("256 tasks: items a second of BF.ADD", _faster(concurrency.tasks_of(256), NATIVE), 9, "x", True),
+    Target("8 tasks: items a second of BF.ADD", _faster(concurrency.tasks_of(8), NATIVE), 3, "x", True),
+    Target("64 tasks: items a second of BF.ADD", _faster(concurrency.tasks_of(64), NATIVE), 7, "x", True),
     Target(
-        "16 threads: items a second of threads that do not share",
-        _faster(concurrency.THREADS, OURS, side=concurrency.COALESCING),
-        4,
+        "256 tasks: items a second of BF.ADD", _faster(concurrency.tasks_of(256), NATIVE), 12.5, "x", True
+    ),
+    Target(
+        "16 threads that share: items a second of threads that do not, keep_connection=False",
+        _faster(concurrency.THREADS, single.NOT_KEPT, side=concurrency.COALESCING),
+        4.5,
         "x",
         True,
     ),
+    Target("module layout, add, new: wall time of BF.ADD", _module(single.NEW), 0.8, "x"),
+    Target("module layout, contains: wall time of BF.EXISTS", _module(single.CONTAINS), 0.65, "x"),
+    Target("module layout, add_many of 10 new: wall time of BF.MADD", _module(_TEN), 1.85, "x"),
+    Target("module layout, add_many of 1,000 new: wall time of BF.MADD", _module(_NEW), 1.3, "x"),
+    Target("module layout, contains_many of 1,000: wall time of BF.MEXISTS", _module(_TEST), 1.15, "x"),
+    Target("module layout, load of 1,000,000: wall time of BF.MADD in 1,000s", _module(_LOAD), 1.0, "x"),
     Target(
         "batches on 3 nodes: items that one server takes, by the busiest node's CPU",
         lambda results: results[sharding.NAME].ratio("busiest", sharding.ONE, sharding.THREE),

@@ -37,9 +37,8 @@ class Bench:
 
     def filter(self, name: str, *, capacity: int, error_rate: float, **options: Any) -> BloomFilter:
         """Create a filter of this library on the server and return it."""
-        made = BloomFilter(
-            self.client, name, capacity=capacity, error_rate=error_rate, layout=self.layout, **options
-        )
+        own: dict[str, Any] = {"layout": self.layout, **options}
+        made = BloomFilter(self.client, name, capacity=capacity, error_rate=error_rate, **own)
         made.reserve()
         return made
 

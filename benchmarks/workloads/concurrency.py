@@ -11,13 +11,13 @@ from typing import Any, Final
 import bloomredis.asyncio
 from benchmarks.runner.bench import Bench
 from benchmarks.runner.measure import Answers, Side, Workload
-from benchmarks.sides.ours import Ours
+from benchmarks.sides.ours import Ours, OursByModule
 from benchmarks.sides.peer import CAPACITY, RATE
 from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.sides.valbloom import Valbloom
 from benchmarks.workloads import checks
 from benchmarks.workloads.items import strings
-from benchmarks.workloads.single import RETURN_1
+from benchmarks.workloads.single import NOT_KEPT, RETURN_1
 
 THREADS: Final = "16 threads, one new item a call"
 COALESCING: Final = "bloomredis, coalesce=True"
@@ -31,7 +31,7 @@ def tasks_of(number: int) -> str:
 
 def workloads(*, quick: bool) -> Iterator[Workload]:
     """Yield the workloads."""
-    for number, calls in ((1, 200), (64, 100), (256, 40)):
+    for number, calls in ((1, 200), (8, 200), (64, 100), (256, 40)):
         yield Workload(
             name=tasks_of(number),
             items=partial(_items, count=number * (calls // 4 if quick else calls)),
@@ -58,6 +58,10 @@ def _task_sides(bench: Bench, *, number: int) -> Iterator[Side]:
     )
     yield Side(name=Ours.name, run=_by_tasks(bench, number, ours.add), check=new)
     if RedisBloom.missing(bench) is None:
+        by_module = bloomredis.asyncio.BloomFilter(
+            aio, OursByModule.name, capacity=CAPACITY, error_rate=RATE, layout="module"
+        )
+        yield Side(name=OursByModule.name, run=_by_tasks(bench, number, by_module.add), check=new)
         key = RedisBloom(bench).key
         add = partial(aio.execute_command, "BF.ADD", key)
         yield Side(name=RedisBloom.name, run=_by_tasks(bench, number, add), check=new)
@@ -94,8 +98,12 @@ def _by_tasks(
 
 def _thread_sides(bench: Bench) -> Iterator[Side]:
     new = checks.mostly_new(RATE)
-    for name, coalesce in ((COALESCING, True), (Ours.name, False)):
-        ours = Ours(bench, suffix=name, coalesce=coalesce)
+    for name, options in (
+        (COALESCING, {"coalesce": True}),
+        (Ours.name, {}),
+        (NOT_KEPT, {"keep_connection": False}),
+    ):
+        ours = Ours(bench, suffix=name, **options)
         yield Side(name=name, run=partial(_by_threads, 16, ours.add_each), check=new)
     if RedisBloom.missing(bench) is None:
         native = RedisBloom(bench)

@@ -8,7 +8,7 @@ from typing import Final
 from benchmarks.runner.bench import Bench
 from benchmarks.runner.measure import Answers, Side, Workload
 from benchmarks.sides.bitmaps import DecimalScript, PipelinedSetbit, SetbitByTrip
-from benchmarks.sides.ours import Ours
+from benchmarks.sides.ours import Ours, OursByModule
 from benchmarks.sides.peer import RATE, Peer, present
 from benchmarks.sides.pottery import Pottery
 from benchmarks.sides.redisbloom import RedisBloom
@@ -20,12 +20,24 @@ RETURN_1: Final = "EVALSHA 'return 1'"
 """Lower bound: the cost of a script that does nothing."""
 
 NO_RECEIPTS: Final = "bloomredis, retry_safe=False"
+NOT_KEPT: Final = "bloomredis, keep_connection=False"
 NEW: Final = "add, one new item a call"
 KNOWN: Final = "add, one known item a call"
 CONTAINS: Final = "contains, one item a call"
+UNPINNED_NEW: Final = f"{NEW}, processors shared"
+UNPINNED_CONTAINS: Final = f"{CONTAINS}, processors shared"
 RETRY: Final = "add, one new item a call, retry_safe or not"
 
-PEERS: Final = (Ours, RedisBloom, PipelinedSetbit, SetbitByTrip, DecimalScript, Pottery, Valbloom)
+PEERS: Final = (
+    Ours,
+    OursByModule,
+    RedisBloom,
+    PipelinedSetbit,
+    SetbitByTrip,
+    DecimalScript,
+    Pottery,
+    Valbloom,
+)
 
 
 def workloads(*, quick: bool) -> Iterator[Workload]:
@@ -46,6 +58,8 @@ def workloads(*, quick: bool) -> Iterator[Workload]:
     )
     yield Workload(name=KNOWN, items=items, sides=_known, rounds=rounds, separate_cpus=True)
     yield Workload(name=CONTAINS, items=items, sides=_contains, rounds=rounds, separate_cpus=True)
+    yield Workload(name=UNPINNED_NEW, items=items, sides=_new, rounds=rounds)
+    yield Workload(name=UNPINNED_CONTAINS, items=items, sides=_contains, rounds=rounds)
     yield Workload(name=RETRY, items=items, sides=_retry, rounds=2 * rounds, separate_cpus=True)
 
 
@@ -55,8 +69,10 @@ def _made(bench: Bench) -> list[Peer]:
 
 def _new(bench: Bench) -> list[Side]:
     new = checks.mostly_new(RATE)
+    plain = Ours(bench, suffix=" plain", keep_connection=False)
     return [
         *(Side(name=peer.name, run=peer.add_each, check=new) for peer in _made(bench)),
+        Side(name=NOT_KEPT, run=plain.add_each, check=new),
         floor(bench),
     ]
 

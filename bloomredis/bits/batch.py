@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bloomredis.bits.block_hashing import ENTRY_BYTES, MASKS
-from bloomredis.bits.limits import BLOCK_BITS
+from bloomredis.bits.block_hashing import MASKS, NUMBER_BYTES
 
 Bytes = NDArray[np.uint8]
 
@@ -141,10 +140,11 @@ class BlockBits(BatchBits):
 
     blocks: NDArray[np.uint32]
     positions: NDArray[np.uint8]
+    block_bits: int
 
     def take(self, items: NDArray[np.intp]) -> BlockBits:
         """Return the bits of some items, given by index."""
-        return BlockBits(self.blocks.take(items, axis=1), self.positions.take(items, axis=2))
+        return BlockBits(self.blocks.take(items, axis=1), self.positions.take(items, axis=2), self.block_bits)
 
     def rows(self) -> Sequence[NDArray[Any]]:
         """Return the blocks and the positions."""
@@ -152,7 +152,7 @@ class BlockBits(BatchBits):
 
     def addresses(self) -> BitAddresses:
         """Return the addresses of all bits."""
-        first = self.blocks.astype(np.intp) * (BLOCK_BITS // 8)
+        first = self.blocks.astype(np.intp) * (self.block_bits // 8)
         at = first[:, None] + (self.positions >> np.uint8(3))
         regions, bits, items = at.shape
         rows = regions * bits, items
@@ -161,12 +161,13 @@ class BlockBits(BatchBits):
     def packed(self) -> bytes:
         """Return each item's blocks: the number as little-endian u32, then the mask."""
         regions, items = self.blocks.shape
-        packed = np.empty((items, regions, ENTRY_BYTES // 4), dtype="<u4")
+        of_bits, entry_bytes = MASKS[self.block_bits], NUMBER_BYTES + self.block_bits // 8
+        packed = np.empty((items, regions, entry_bytes // 4), dtype="<u4")
         packed[:, :, 0] = self.blocks.T
         for i, positions in enumerate(self.positions):
-            masks = MASKS.take(positions[0], axis=0)
+            masks = of_bits.take(positions[0], axis=0)
             for row in positions[1:]:
-                masks |= MASKS.take(row, axis=0)
+                masks |= of_bits.take(row, axis=0)
             packed[:, i, 1:] = masks.view("<u4")
         return packed.tobytes()
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bloomredis.bits.batch import AT_ONCE
+from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Layout
 
 _COUNTED_BYTES: Final = 1 << 20  # at a time
@@ -40,8 +41,15 @@ class Bits:
 
     def has(self, encoded: bytes) -> bool:
         """Return True if all bits of an item are set."""
-        data = self.bytes
-        for offset in self.layout.probes(encoded):  # noqa: SIM110 - half as long as all() of a generator
+        data, layout = self.bytes, self.layout
+        if isinstance(layout, Blocked):
+            size = layout.block_bytes
+            for block, mask in layout.masks(encoded):
+                first = block * size
+                if int.from_bytes(data[first : first + size], "big") & mask != mask:
+                    return False
+            return True
+        for offset in layout.probes(encoded):  # noqa: SIM110 - half as long as all() of a generator
             if not data[offset >> 3] & _MASKS[offset & 7]:
                 return False
         return True

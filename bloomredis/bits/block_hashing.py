@@ -16,18 +16,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bloomredis.bits import hashing
-from bloomredis.bits.limits import BLOCK_BITS
+from bloomredis.bits.limits import BLOCK_BITS, SMALL_BLOCK_BITS
 
 BLOCK_NUMBER: Final = struct.Struct("<I")
 """A block's number as the scripts take it."""
-ENTRY_BYTES: Final = 36
-"""Size of a packed block: its number, and the mask of an item's bits in it."""
+NUMBER_BYTES: Final = 4
+"""Size of a block's number; a packed block has it before the mask of an item's bits."""
 ALL_WORDS: Final = (0, 1 << 32)
 """A region in which a block's number is the word that it is scaled from."""
-BIT_VALUES: Final = tuple(1 << (BLOCK_BITS - 1 - position) for position in range(BLOCK_BITS))
-"""The mask of each bit of a block, as an int."""
-MASKS: Final = np.frombuffer(b"".join(bit.to_bytes(32, "big") for bit in BIT_VALUES), "<u8").reshape(-1, 4)
-"""The mask of each bit of a block, as four words a row."""
+_SIZES: Final = (BLOCK_BITS, SMALL_BLOCK_BITS)
+BIT_VALUES: Final = {bits: tuple(1 << (bits - 1 - drawn % bits) for drawn in range(256)) for bits in _SIZES}
+"""For each size of a block the mask of the bit that a byte draws, as an int."""
+MASKS: Final = {
+    bits: np.frombuffer(b"".join(value.to_bytes(bits // 8, "big") for value in values), "<u8").reshape(
+        256, -1
+    )
+    for bits, values in BIT_VALUES.items()
+}
+"""The same as rows of words."""
+ENTRIES: Final = {bits: struct.Struct(f"<I{bits // 8}s") for bits in _SIZES}
+"""A packed block by its size: its number, and the mask of an item's bits in it."""
+_POSITIONS: Final = {bits: bytes(drawn % bits for drawn in range(256)) for bits in _SIZES}
 
 _MULTIPLIER: Final = 0x45D9F3B
 _WORDS: Final = struct.Struct("<4I")
@@ -39,46 +48,66 @@ def regions_of(blocks: int, regions: int) -> tuple[tuple[int, int], ...]:
     return tuple((start, end - start) for start, end in pairwise(starts))
 
 
-def picks(digest: bytes, regions: Sequence[tuple[int, int]], bits: int) -> list[tuple[int, Sequence[int]]]:
+def picks(
+    digest: bytes, regions: Sequence[tuple[int, int]], bits: int, block_bits: int
+) -> list[tuple[int, Sequence[int]]]:
     """Return for each region the block of a digest and the distinct positions of its bits there."""
     picked = []
     for i, (first, size) in enumerate(regions):
         if i:
             digest = _WORDS.pack(*_mixed(*_WORDS.unpack(digest)))
         block = first + (BLOCK_NUMBER.unpack_from(digest)[0] * size >> 32)
-        positions: Sequence[int] = digest[4 : 4 + bits]
-        picked.append((block, positions if len(set(positions)) == bits else _moved(positions)))
+        positions: Sequence[int] = digest[4 : 4 + bits].translate(_POSITIONS[block_bits])
+        picked.append((block, positions if len(set(positions)) == bits else _moved(positions, block_bits)))
     return picked
 
 
+def masks(
+    digest: bytes, regions: Sequence[tuple[int, int]], bits: int, block_bits: int
+) -> list[tuple[int, int]]:
+    """Return for each region the block of a digest and the mask of its bits there, as an int."""
+    values, found = BIT_VALUES[block_bits], list[tuple[int, int]]()
+    for first, size in regions:
+        if found:
+            digest = _WORDS.pack(*_mixed(*_WORDS.unpack(digest)))
+        mask = 0
+        for drawn in digest[4 : 4 + bits]:
+            mask |= values[drawn]
+        if mask.bit_count() != bits:
+            ((_, positions),) = picks(digest, [(first, size)], bits, block_bits)
+            mask = sum(map(values.__getitem__, positions))
+        found.append((first + (BLOCK_NUMBER.unpack_from(digest)[0] * size >> 32), mask))
+    return found
+
+
 def picks_of_batch(
-    items: Sequence[str | bytes], regions: int, bits: int
+    items: Sequence[str | bytes], regions: int, bits: int, block_bits: int
 ) -> tuple[list[NDArray[np.uint32]], NDArray[np.uint8]]:
     """Hash a batch; return for each region the words that blocks are scaled from, and the positions."""
     words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
     block_words = []
     positions = np.empty((regions, bits, len(words)), dtype=np.uint8)
-    for i, drawn in enumerate(positions):
+    for i in range(regions):
         if i:
             words = _mixed_batch(words)
         block_words.append(words[:, 0])
-        drawn[:] = words.view(np.uint8)[:, 4 : 4 + bits].T
-        _move_batch(drawn)
+        positions[i] = words.view(np.uint8)[:, 4 : 4 + bits].T & np.uint8(block_bits - 1)
+        _move_batch(positions[i], block_bits)
     return block_words, positions
 
 
-def _moved(positions: Sequence[int]) -> list[int]:
+def _moved(positions: Sequence[int], block_bits: int) -> list[int]:
     """Return distinct positions: one that is taken already moves on to the next free one."""
     moved: list[int] = []
     for drawn in positions:
         position = drawn
         while position in moved:
-            position = (position + 1) % BLOCK_BITS
+            position = (position + 1) % block_bits
         moved.append(position)
     return moved
 
 
-def _move_batch(positions: NDArray[np.uint8]) -> None:
+def _move_batch(positions: NDArray[np.uint8], block_bits: int) -> None:
     """Make the positions of each item distinct as `_moved` does, in place: one column an item."""
     later, earlier = _pairs(len(positions))
     items, columns = np.arange(positions.shape[1]), positions
@@ -89,7 +118,8 @@ def _move_batch(positions: NDArray[np.uint8]) -> None:
             return
         items = items[left]
         # An item's first position that clashes moves: those before it are final.
-        positions[later[clashes[:, left].argmax(axis=0)], items] += np.uint8(1)  # 255 wraps around to 0
+        moving = later[clashes[:, left].argmax(axis=0)], items
+        positions[moving] = (positions[moving] + np.uint8(1)) & np.uint8(block_bits - 1)
         columns = positions.take(items, axis=1)
 
 

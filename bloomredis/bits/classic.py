@@ -44,6 +44,11 @@ class Classic:
         """0: the layout has no blocks."""
         return 0
 
+    @property
+    def block_bits(self) -> int:
+        """0 likewise."""
+        return 0
+
     def offsets(self, item: Item) -> list[int]:
         """Return the item's bits in probe order, repeats kept, each below `num_bits`."""
         return self.probes(encoding.encode(item))

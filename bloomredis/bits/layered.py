@@ -14,14 +14,15 @@ from bloomredis.bits.block_hashing import (
     ALL_WORDS,
     BIT_VALUES,
     BLOCK_NUMBER,
-    ENTRY_BYTES,
     MASKS,
+    NUMBER_BYTES,
     picks,
     picks_of_batch,
 )
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic
 from bloomredis.bits.derived import derived
+from bloomredis.bits.limits import BLOCK_BITS
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,10 @@ class Layered:
 
     @derived
     def _blocked(self) -> BlockedLayers | None:
-        """The layers, if all are blocked."""
-        blocks = [layer for layer in self.layers if isinstance(layer, Blocked)]
+        """The layers, if all are in blocks of 256 bits, as those of stored filters are."""
+        blocks = [
+            layer for layer in self.layers if isinstance(layer, Blocked) and layer.block_bits == BLOCK_BITS
+        ]
         return BlockedLayers(blocks) if len(blocks) == len(self.layers) else None
 
     def pack_one(self, item: bytes) -> bytes:
@@ -77,7 +80,8 @@ _PACKED_TOGETHER: Final = 1024
 class BlockedLayers:
     """Several blocked layouts: an item is hashed once and packed for one after the other.
 
-    The positions of an item's bits are the same in all of them; a layout takes the first `bits_per_block`.
+    Their blocks have 256 bits.  The positions of an item's bits are the same in all of them; a layout takes
+    the first `bits_per_block`.
     """
 
     layouts: Sequence[Blocked]
@@ -91,7 +95,7 @@ class BlockedLayers:
     def pack_one(self, item: bytes) -> bytes:
         """Return one encoded item's blocks in each layout."""
         regions, bits = self._widest
-        drawn = picks(hash_bytes(item), [ALL_WORDS] * regions, bits)
+        drawn = picks(hash_bytes(item), [ALL_WORDS] * regions, bits, BLOCK_BITS)
         masks: dict[tuple[int, int], bytes] = {}
         pieces: list[bytes] = []
         for layout in self.layouts:
@@ -100,7 +104,7 @@ class BlockedLayers:
                 word, positions = drawn[region]
                 mask = masks.get((region, own))
                 if mask is None:
-                    mask = sum(map(BIT_VALUES.__getitem__, positions[:own])).to_bytes(32, "big")
+                    mask = sum(map(BIT_VALUES[BLOCK_BITS].__getitem__, positions[:own])).to_bytes(32, "big")
                     masks[region, own] = mask
                 pieces += BLOCK_NUMBER.pack(first + (word * size >> 32)), mask
         return b"".join(pieces)
@@ -108,11 +112,13 @@ class BlockedLayers:
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the blocks of encoded items in each layout, item after item."""
         columns = [0, *accumulate(layout.blocks_per_item for layout in self.layouts)]
-        packed = np.empty((len(items), columns[-1], ENTRY_BYTES // 4), dtype="<u4")
-        for region, (words, positions) in enumerate(zip(*picks_of_batch(items, *self._widest), strict=True)):
+        packed = np.empty((len(items), columns[-1], (NUMBER_BYTES + BLOCK_BITS // 8) // 4), dtype="<u4")
+        for region, (words, positions) in enumerate(
+            zip(*picks_of_batch(items, *self._widest, BLOCK_BITS), strict=True)
+        ):
             masks = np.zeros((len(items), 4), dtype="<u8")
             for count, row in enumerate(positions, 1):
-                masks |= MASKS.take(row, axis=0)
+                masks |= MASKS[BLOCK_BITS].take(row, axis=0)
                 for layout, column in zip(self.layouts, columns, strict=False):
                     if layout.bits_per_block == count and region < layout.blocks_per_item:
                         first, size = layout.regions[region]

@@ -14,7 +14,7 @@ class Packing(Protocol):
 
     @property
     def item_bytes(self) -> int:
-        """Length of one item's packed bytes."""
+        """Length of one item's packed bytes; 0 where items differ in length."""
 
     @property
     def cost(self) -> float:

@@ -10,6 +10,7 @@ import bloomredis
 from bloomredis import FilterInfo, FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.cli import durations, layouts
 from bloomredis.stored.header import KINDS
+from bloomredis.stored.module import other_layout
 
 
 class Kind(StrEnum):
@@ -114,7 +115,7 @@ def opened(client: Any, name: str, layout: str | None = None) -> Any:
     refused: list[FilterMismatchError] = []
     for kind in KINDS:
         try:
-            return getattr(bloomredis, kind).open(client, name)
+            return _open(client, name, kind)
         except FilterNotFoundError:
             raise FilterNotFoundError(
                 f"there is no filter {name!r} on this server; bloomredis create makes one"
@@ -124,6 +125,20 @@ def opened(client: Any, name: str, layout: str | None = None) -> Any:
         except FilterLostError:
             return getattr(bloomredis, kind)(client, name)
     raise FilterMismatchError(f"{refused[0]}; a bitmap of another system needs its --layout")
+
+
+def _open(client: Any, name: str, kind: str) -> Any:
+    """Open a filter as one of that kind; one of the server's module gets no markers by a command."""
+    class_ = getattr(bloomredis, kind)
+    if kind != CLASSES[Kind.FIXED]:
+        return class_.open(client, name)
+    try:
+        found = class_(client, name)
+        found.reserve()
+    except FilterMismatchError as error:
+        found = class_(client, name, layout=other_layout(error))
+        found.info()
+    return found
 
 
 def _with_layout(client: Any, name: str, layout: str) -> Any:

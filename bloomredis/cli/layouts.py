@@ -7,23 +7,25 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from bloomredis.bits.module_items import ModuleItems
 from bloomredis.stored import planning
 
 FOREIGN: Final = ("go_zero", "guava", "jedis", "php_bkdr", "redis_bitmaps", "redis_template", "redisson")
+OWN: Final = (*planning.NAMES, ModuleItems.name)
 HELP: Final = (
-    f"{' or '.join(planning.NAMES)}; or another system's, with what its function in bloomredis.compat takes: "
-    "go_zero:20000, redisson:1000,0.01."
+    f"{', '.join(OWN[:-1])} or {OWN[-1]}; or another system's, with what its function in "
+    "bloomredis.compat takes: go_zero:20000, redisson:1000,0.01."
 )
 Layout = Annotated[str | None, typer.Option(help=HELP, show_default=False)]
 
 
 def layout(text: str | None) -> Any:
     """Return the layout that a command line names, None for None."""
-    if text is None or text in planning.NAMES:
+    if text is None or text in OWN:
         return text
     name, colon, values = text.partition(":")
     if name not in FOREIGN:
-        names = ", ".join((*planning.NAMES, *(f"{one}:..." for one in FOREIGN)))
+        names = ", ".join((*OWN, *(f"{one}:..." for one in FOREIGN)))
         raise ValueError(f"--layout is one of {names}; not {text!r}")
     from bloomredis import compat  # noqa: PLC0415 - most runs need none
 

@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from bloomredis.bits import sizing
+from bloomredis.bits.module_items import ModuleItems, marking
+from bloomredis.cli.layouts import OWN
 from bloomredis.cli.numbers import MOST
 from bloomredis.cli.reports import Json, report
 from bloomredis.stored import planning, shard_record
 from bloomredis.stored.header import Header
 from bloomredis.stored.layer_record import ScalingRecord
+from bloomredis.stored.module_filter import first_link
 from bloomredis.stored.shard_record import ShardRecord
 
 Fields = dict[str, int | float | str]
@@ -29,7 +32,7 @@ def plan(
     capacity: Annotated[int, typer.Option(min=1, max=MOST, help="Items that the filter is made for.")],
     error_rate: Annotated[float, typer.Option(help="False-positive rate at that many items.")],
     layout: Annotated[
-        str | None, typer.Option(help=f"One of {', '.join(planning.NAMES)}; {planning.DEFAULT} if not given.")
+        str | None, typer.Option(help=f"One of {', '.join(OWN)}; {planning.DEFAULT} if not given.")
     ] = None,
     count: Annotated[
         int | None, typer.Option("--shards", help="Plan a ShardedBloomFilter with so many shards.")
@@ -42,7 +45,9 @@ def plan(
 ) -> None:
     """Print the size of a filter, without a server; of a sharded one if one key cannot hold it."""
     rate = sizing.checked_error_rate(error_rate)
-    if grown_to is not None:
+    if layout == ModuleItems.name:
+        fields, sizes = module_fields(capacity, rate), {"memory": "size_bytes"}
+    elif grown_to is not None:
         fields, sizes = scaling_fields(capacity, rate, layout, grown_to), {"memory": "size_bytes"}
     elif count is None and nodes is None and sizing.classic_bits(capacity, rate) <= sizing.MAX_BITS:
         fields = _plan(capacity, rate, layout)
@@ -81,6 +86,20 @@ def scaling_fields(capacity: int, error_rate: float, layout: str | None, items: 
         "times_fixed": round(size / _fixed_bytes(items, error_rate, layout), 2),
         "most_times_fixed": round(worst, 2),
         "busy_ms": _busy_ms(layers[-1].size_bytes),
+    }
+
+
+def module_fields(capacity: int, error_rate: float) -> Fields:
+    """Return the sizes of a filter in a key of the server's module, which grows: RedisBloom's own formula."""
+    link = first_link(capacity, error_rate)
+    return {
+        "kind": "fixed",
+        "layout": ModuleItems.name,
+        "num_bits": link.num_bits,
+        "num_hashes": link.num_hashes,
+        "bits_per_item": round(link.num_bits / capacity, 2),
+        "size_bytes": link.num_bits // 8,
+        "marking_items": marking(error_rate).total,
     }
 
 

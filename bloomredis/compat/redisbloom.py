@@ -8,7 +8,6 @@ has them in SETBIT's order, its bit x at SETBIT offset x.  Dumps are read here, 
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -16,6 +15,7 @@ from typing import Final, NamedTuple
 from bloomredis.compat.bitmap import Bitmap, reversed_bits
 from bloomredis.compat.hashes import murmur2
 from bloomredis.protocol.keys import auxiliary_prefix
+from bloomredis.stored.module_header import CHAIN, LINK
 
 NOROUND: Final = 1
 ENTS_IS_BITS: Final = 2
@@ -24,8 +24,6 @@ NO_SCALING: Final = 8
 """Options of a chain: no rounding to a power of two; capacity is log2 of the bits; 64-bit hashes; no
 further links."""
 
-_CHAIN: Final = struct.Struct("<QIII")  # items, links, options, growth
-_LINK: Final = struct.Struct("<QQQddIQB")  # bytes, bits, items, error, bits per entry, hashes, entries, n2
 _LN2: Final = 0.693147180559945  # the digits of RedisBloom's source
 _LN2_SQUARED: Final = 0.480453013918201
 _MASK: Final = 2**64 - 1
@@ -169,15 +167,15 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]]) -> Chain:
 
 
 def _chain(head: bytes, data: bytes) -> Chain:
-    if len(head) < _CHAIN.size:
-        raise ValueError(f"the header of a dump has at least {_CHAIN.size} bytes, not {len(head)}")
-    items, count, options, growth = _CHAIN.unpack_from(head)
-    if not count or len(head) != _CHAIN.size + count * _LINK.size:
+    if len(head) < CHAIN.size:
+        raise ValueError(f"the header of a dump has at least {CHAIN.size} bytes, not {len(head)}")
+    items, count, options, growth = CHAIN.unpack_from(head)
+    if not count or len(head) != CHAIN.size + count * LINK.size:
         raise ValueError(f"the header of a dump with {count} links does not have {len(head)} bytes")
     if options & ~(NOROUND | ENTS_IS_BITS | FORCE64 | NO_SCALING):
         raise ValueError(f"the dump has options {options:#x}; some of them are unknown")
     links, start = [], 0
-    for fields in _LINK.iter_unpack(head[_CHAIN.size :]):
+    for fields in LINK.iter_unpack(head[CHAIN.size :]):
         links.append(_link(fields, options, data[start : start + fields[0]]))
         start += fields[0]
     if start != len(data) or items != sum(link.items for link in links):

@@ -7,7 +7,10 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+from bloomredis.bits.batch import Encoded
+from bloomredis.drivers.kept import AsyncKept, pipelined
 from bloomredis.protocol import cluster, steps
+from bloomredis.protocol.metering import of_task
 
 T = TypeVar("T")
 
@@ -35,13 +38,17 @@ async def drive(
     execute: Callable[[Any, Any], Awaitable[Any]] | None = None,
 ) -> T:
     """Execute an operation's steps until it has its answer."""
-    execute = execute or _execute
+    execute, meter = execute or _execute, of_task.get()
     try:
         step = next(operation)
         while True:
+            if meter is not None:
+                meter.send(client, step)
             try:
                 reply = await execute(client, step)
             except Exception as error:
+                if meter is not None:
+                    meter.fail(error)
                 step = operation.throw(error)
             else:
                 step = operation.send(reply)
@@ -50,6 +57,60 @@ async def drive(
         return answer
     finally:
         operation.close()  # so that it notices an interruption or cancellation at once
+
+
+async def resume(client: AsyncClient, operation: Generator[Any, Any, T], outcome: Any) -> T:
+    """Go on with an operation whose first step was executed, with this reply or error."""
+    first = iter([outcome])
+
+    async def execute(client: Any, step: Any) -> Any:
+        for reply in first:
+            if isinstance(reply, BaseException):
+                raise reply
+            return reply
+        return await _execute(client, step)
+
+    return await drive(client, operation, execute)
+
+
+def note_prepared() -> None:
+    """Count the round trip of a call that was answered without an operation, if it is observed."""
+    if (meter := of_task.get()) is not None:
+        meter.send_prepared()
+
+
+class Batches:
+    """Calls with several items, prepared where they are common ones: see `sync.Batches`."""
+
+    def __init__(self, client: AsyncClient, operations: Any, usual: Any) -> None:
+        self._client = client
+        self._operations = operations
+        self._usual = usual
+
+    async def add(self, items: Encoded, source: Sequence[Any]) -> list[bool]:
+        """Add encoded items, which came as `source`."""
+        if call := self._usual and self._usual.add_batch(items, source):
+            return await self._run(call)
+        answers: list[bool] = await drive(self._client, self._operations.add_encoded(items, source))
+        return answers
+
+    async def test(self, items: Encoded, _: Sequence[Any]) -> list[bool]:
+        """Test encoded items."""
+        if call := self._usual and self._usual.test_batch(items):
+            return await self._run(call)
+        answers: list[bool] = await drive(self._client, self._operations.contains_encoded(items))
+        return answers
+
+    async def _run(self, call: Any) -> list[bool]:
+        try:
+            reply = await self._client.execute_command(*call.command, NEVER_DECODE=True)
+        except BaseException as error:  # interrupted or not
+            return await resume(self._client, call.operation(), error)
+        answers: list[bool] | None = call.answers(reply)
+        if answers is None:
+            return await resume(self._client, call.operation(), reply)
+        note_prepared()
+        return answers
 
 
 async def _execute(client: AsyncClient, step: steps.Step) -> Any:
@@ -85,10 +146,9 @@ async def _send(client: AsyncClient, step: Any) -> Any:
         step = step.step
     if isinstance(step, tuple):
         return await client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
-    pipe = client.pipeline(transaction=False)
-    for command in step:
-        pipe.execute_command(*command, NEVER_DECODE=True)
-    return await pipe.execute(raise_on_error=False)
+    if isinstance(client, AsyncKept):
+        return await client.execute_commands(step)
+    return await pipelined(client, step)
 
 
 async def _at_once(calls: Sequence[Awaitable[Any]]) -> list[Any]:

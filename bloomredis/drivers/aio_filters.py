@@ -6,28 +6,31 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
-from bloomredis.drivers.aio import AsyncClient, drive
+from bloomredis.drivers.aio import AsyncClient, Batches, drive, note_prepared, resume
 from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import Bound, documented_as
-from bloomredis.drivers.claims import AsyncClaim, Claiming
+from bloomredis.drivers.claiming import AsyncClaimer
 from bloomredis.drivers.coalescing import MOST_ITEMS
+from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
-from bloomredis.drivers.tasks import Awaited, Coalescer
+from bloomredis.drivers.tasks import Coalescer
 from bloomredis.errors import BatchInterruptedError, BloomError
-from bloomredis.operations.claims import Held
-from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
 from bloomredis.operations.options import I
 from bloomredis.operations.outcomes import PASSING, raise_unread
-from bloomredis.operations.pipelines import AnyPipeline
-from bloomredis.operations.routed import RoutedOperations
+from bloomredis.operations.usual import usual
+from bloomredis.protocol.cluster import is_cluster
+from bloomredis.protocol.receipts import give_back
 from bloomredis.protocol.steps import Op
 
 T = TypeVar("T")
@@ -35,20 +38,18 @@ J = TypeVar("J")
 
 
 @documented_as(filters.Filter)
-class Filter(Portable[I]):
+class Filter(AsyncClaimer[I], Portable[I]):
     """The verbs that every class has."""
 
-    _is_asyncio = True
-    _operations: FilterOperations | RoutedOperations
-
     def _bind(self) -> None:
-        operations, client = self._operations, self._client
+        operations = self._operations
+        self._link = client = self._linked()
         self._coalesce = operations.options.coalesce is not False
-        self._adds = Coalescer(client, self.name, lambda items: operations.add_encoded(items, items))
-        self._tests = Coalescer(client, self.name, operations.contains_encoded)
-
-    async def _run(self, operation: Op[T]) -> T:
-        return await drive(self._client, operation)
+        straight = operations.servers == 1 and not is_cluster(type(self._client))
+        self._usual = usual(operations) if straight else None
+        batches = Batches(client, operations, self._usual)
+        self._adds = Coalescer(self.name, batches.add)
+        self._tests = Coalescer(self.name, batches.test)
 
     async def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
@@ -57,8 +58,15 @@ class Filter(Portable[I]):
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return await self._run(verb(batch))
         encoded = self._operations.codec.encode_each(batch)
-        waiting = coalescer.submit(encoded, batch, verb, batch)
-        answers: list[bool] = await (self._added(encoded, waiting) if coalescer is self._adds else waiting)
+        call = coalescer.join(encoded, batch)
+        if call is None:
+            return await coalescer.alone(encoded, self._run(verb(batch)))
+        try:
+            answers: list[bool] = await call
+        except (asyncio.CancelledError, GeneratorExit):
+            if coalescer is self._adds:
+                call.abandon()
+            raise
         return answers
 
     @classmethod
@@ -71,37 +79,72 @@ class Filter(Portable[I]):
     async def add(self, item: I, *, token: str | None = None) -> bool:
         """Add an item; True if this call was the first to add it."""
         operations = self._operations
-        if token is None and operations.in_local_cache(item) and not self._is_under_way(item):
+        if self._usual is None and token is None and self._is_in_local_cache(item):
             return False
-        if token is not None or not self._coalesce:
+        if token is not None:
             return await self._run(operations.add(item, token=token))
+        if not self._coalesce:
+            return await self._add_alone(item)
         encoded = (operations.codec.encode_for_batch(item),)
-        answer: bool = await self._added(encoded, self._adds.submit(encoded, None, operations.add, item))
+        call = self._adds.join(encoded, None)
+        if call is None:
+            return await self._adds.alone(encoded, self._add_alone(item))
+        try:
+            answer: bool = await call
+        except (asyncio.CancelledError, GeneratorExit):
+            call.abandon()  # what it was answered is kept for who asks again
+            raise
         return answer
 
-    def _is_under_way(self, item: I) -> bool:
-        """Return whether a shared call has an item, whose answer may come to nobody and be kept then."""
-        return self._adds.is_under_way(self._operations.codec.encode_for_batch(item))
-
-    async def _added(self, encoded: Sequence[str | bytes], waiting: Awaitable[Any]) -> Any:
-        """Wait for an answer; if this task is ended meanwhile, keep it for who asks again."""
+    async def _add_alone(self, item: I) -> bool:
+        call = self._usual.add(item) if self._usual else None
+        if call is None:
+            return await self._run(self._operations.add(item))
         try:
-            return await waiting
-        except (asyncio.CancelledError, GeneratorExit):
-            if isinstance(waiting, Awaited):
-                waiting.abandon(len(encoded))
-            raise
+            reply = await self._link.execute_command(*call.command, NEVER_DECODE=True)
+        except BaseException as error:  # cancelled or not
+            return await resume(self._link, call.operation(), error)
+        if reply != 1:  # it may be late
+            return await resume(self._link, call.operation(), reply)
+        give_back(call.lane)
+        call.usual.added(1)
+        note_prepared()
+        return True
+
+    def _is_in_local_cache(self, item: I) -> bool:
+        """Return whether an item is there, and no shared call has it, whose answer may come to nobody."""
+        operations = self._operations
+        if not operations.in_local_cache(item):
+            return False
+        return not self._adds.is_under_way(operations.codec.encode_for_batch(item))
 
     async def contains(self, item: I) -> bool:
         """Return whether an item is in the filter."""
         operations = self._operations
-        if operations.in_local_cache(item):
+        if self._usual is None and operations.in_local_cache(item):
             return True
         if not self._coalesce:
-            return await self._run(operations.contains(item))
-        encoded = operations.codec.encode_for_batch(item)
-        answer: bool = await self._tests.submit((encoded,), None, operations.contains, item)
+            return await self._test_alone(item)
+        encoded = (operations.codec.encode_for_batch(item),)
+        call = self._tests.join(encoded, None)
+        if call is None:
+            return await self._tests.alone(encoded, self._test_alone(item))
+        answer: bool = await call
         return answer
+
+    async def _test_alone(self, item: I) -> bool:
+        call = self._usual.contains(item) if self._usual else None
+        if call is None:
+            return await self._run(self._operations.contains(item))
+        try:
+            reply = await self._link.execute_command(*call.command, NEVER_DECODE=True)
+        except BaseException as error:
+            return await resume(self._link, call.operation(), error)
+        known = call.answer(reply)
+        if known is None:
+            return await resume(self._link, call.operation(), reply)
+        note_prepared()
+        return known
 
     if not TYPE_CHECKING:  # which finds the mistake by itself
 
@@ -115,6 +158,22 @@ class Filter(Portable[I]):
     async def contains_many(self, items: Iterable[I]) -> list[bool]:
         """Return for each item, in order, whether it is in the filter."""
         return await self._run_batch(items, self._operations.contains_many, self._tests)
+
+    async def new_mask(self, column: Any) -> NDArray[np.bool_]:
+        """Add the items of a column; return an array that says of each row whether it was new."""
+        mask = Mask("new_mask", column)
+        for batch in mask.batches():
+            with mask.asking():
+                mask.take(await self.add_many(batch))
+        return mask.answers
+
+    async def contains_mask(self, column: Any) -> NDArray[np.bool_]:
+        """Return an array that says of each row of a column whether its item is in the filter."""
+        mask = Mask("contains_mask", column)
+        for batch in mask.batches():
+            with mask.asking():
+                mask.take(await self.contains_many(batch))
+        return mask.answers
 
     async def update(self, items: Iterable[I] | AsyncIterable[I]) -> int:
         """Add items; return how many were new."""
@@ -157,17 +216,6 @@ class Filter(Portable[I]):
             check_items(items)  # before the filter is opened
         return await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
 
-    def claim(self, item: I, lease: float | timedelta = 30.0) -> Claiming:
-        """Hold an item while working on it: await the claim, or enter it with `async with`."""
-        return Claiming(self._run(self._operations.claim(item, lease, self._claim)))
-
-    async def claim_many(self, items: Iterable[I], lease: float | timedelta = 30.0) -> list[AsyncClaim]:
-        """Claim items; return a `Claim` of each, in order."""
-        return await self._run(self._operations.claim_many(items, lease, self._claim))
-
-    def _claim(self, held: Held) -> AsyncClaim:
-        return AsyncClaim(self._client, self._operations, held)
-
     async def reserve(self) -> None:
         """Create the filter now, or check the stored one."""
         await self._run(self._operations.reserve())
@@ -200,17 +248,4 @@ class Expiring(Bound[AsyncClient]):
 
     async def expire(self, seconds: float | timedelta) -> None:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
-        await drive(self._client, self._operations.expire(seconds))
-
-
-@documented_as(filters.Queueing)
-class Queueing(Bound[AsyncClient], Generic[I]):
-    """Filters whose calls can be queued on a caller's pipeline."""
-
-    async def queue_add(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue an add on a pipeline of the caller's."""
-        await drive(self._client, self._operations.queue_add(pipe, item))
-
-    async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue a test on a pipeline of the caller's."""
-        await drive(self._client, self._operations.queue_contains(pipe, item))
+        await drive(self._link, self._operations.expire(seconds))

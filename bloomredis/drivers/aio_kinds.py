@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers import kinds
-from bloomredis.drivers.aio import AsyncClients
-from bloomredis.drivers.aio_filters import Expiring, Filter, Queueing
+from bloomredis.drivers.aio import AsyncClient, AsyncClients
+from bloomredis.drivers.aio_filters import Expiring, Filter
 from bloomredis.drivers.aio_lifecycle import Adopting
 from bloomredis.drivers.binding import constructor, documented_as
+from bloomredis.drivers.queueing import AsyncQueueing
 from bloomredis.drivers.urls import addresses
+from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
@@ -27,10 +29,11 @@ from bloomredis.operations.rotating import RotatingOperations
 from bloomredis.operations.scaling import ScalingOperations
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.operations.snapshot import LocalFilter
+from bloomredis.stored.module import other_layout
 
 
 @documented_as(kinds.BloomFilter)
-class BloomFilter(Filter[I], Queueing[I], Expiring):
+class BloomFilter(Filter[I], AsyncQueueing[I], Expiring):
     """A Bloom filter in one key of a Redis or Valkey server."""
 
     _operations: PlainOperations | PartitionedOperations
@@ -48,6 +51,16 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     def from_url(cls, url: str | Sequence[str], name: str, **parameters: Unpack[PlainParameters[I]]) -> Self:
         """Return a filter with a client of its own for the server at `url`; it connects when it is used."""
         return cls(addresses(url), name, **parameters)
+
+    @classmethod
+    async def open(cls, client: AsyncClient, name: str) -> Self:
+        """Return a filter whose parameters are read from the server."""
+        try:
+            return await super().open(client, name)
+        except FilterMismatchError as error:
+            found = cls(client, name, layout=other_layout(error))
+        await found.reserve()
+        return found
 
     async def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server."""
@@ -87,7 +100,7 @@ class RotatingBloomFilter(Filter[I]):
 
 
 @documented_as(kinds.ShardedBloomFilter)
-class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
+class ShardedBloomFilter(Filter[I], AsyncQueueing[I], Expiring):
     """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers."""
 
     @constructor(ShardedOperations.__init__)
@@ -95,10 +108,6 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         sharded = ShardedOperations(name, **parameters)
         sharded.over(len(client) if isinstance(client, list | tuple) else 1)
         super().__init__(client, sharded)
-
-    @classmethod
-    def _from_server(cls, client: AsyncClients, name: str, **options: Any) -> Self:
-        return cls(client, name, **options)
 
     @classmethod
     def from_url(
@@ -116,7 +125,7 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
 
 
 @documented_as(kinds.CountingBloomFilter)
-class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
+class CountingBloomFilter(Filter[I], AsyncQueueing[I], Expiring):
     """A Bloom filter that items can be removed from: it counts how often each was added."""
 
     _operations: CountingOperations

@@ -8,7 +8,8 @@ from typing import Any, Generic, Self, TypeVar
 from bloomredis import arguments
 from bloomredis.drivers import lifecycle
 from bloomredis.drivers.aio import AsyncClient, drive
-from bloomredis.drivers.binding import Bound, documented_as
+from bloomredis.drivers.binding import documented_as
+from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.drivers.lifecycle import check_same_class, together
 from bloomredis.operations import files, transfer, union
 from bloomredis.operations.files import File
@@ -22,14 +23,14 @@ T = TypeVar("T")
 
 
 @documented_as(lifecycle.Portable)
-class Portable(Bound[AsyncClient], Generic[I]):
+class Portable(AsyncDriven, Generic[I]):
     """Filters that can be saved and copied."""
 
     async def save(self, file: File, *, progress: Progress | None = None) -> None:
         """Write the filter to a file, with a checksum, in constant memory."""
         stored = transfer.stored_of(self._operations)
         with files.written(file) as opened:
-            await drive(self._client, transfer.save(stored, opened, progress))
+            await self._run(transfer.save(stored, opened, progress))
 
     @classmethod
     async def restore(
@@ -46,8 +47,8 @@ class Portable(Bound[AsyncClient], Generic[I]):
         own = made._operations
         with files.read(file) as opened:
             steps = transfer.restore(own.name, transfer.class_of(own), own.servers, opened, progress)
-            await drive(made._client, steps)
-        await drive(made._client, own.reserve())
+            await made._run(steps)
+        await made._run(own.reserve())
         return made
 
     async def copy(
@@ -57,14 +58,14 @@ class Portable(Bound[AsyncClient], Generic[I]):
         stored = transfer.stored_of(self._operations)
         encode = self._operations.options.encode
         made: Self = self._from_server(client, arguments.name(name), encode=encode)
-        both: Any = [self._client, made._client]
+        both: Any = [self._link, made._link]
         await drive(both, transfer.copy(stored, name, made._operations.servers, progress))
-        await drive(made._client, made._operations.reserve())
+        await made._run(made._operations.reserve())
         return made
 
     async def merge(self, other: Portable[I] | LocalFilter[I]) -> None:
         """Add all that another filter has, which stays as it is: the union of both."""
-        await drive(self._client, union.merge(self._operations, await self._source(other)))
+        await self._run(union.merge(self._operations, await self._source(other)))
 
     async def _source(self, other: Any) -> union.Source:
         transfer.stored_of(self._operations)
@@ -75,18 +76,17 @@ class Portable(Bound[AsyncClient], Generic[I]):
         return source
 
     async def _as_source(self, for_client: Any) -> union.Source:
-        client = self._client
-        parts = await drive(client, reading.parts_of(transfer.stored_of(self._operations)))
+        parts = await self._run(reading.parts_of(transfer.stored_of(self._operations)))
 
         async def pieces() -> AsyncIterator[list[bytes]]:
             for part, run in parts.runs():
-                yield await drive(client, parts.read(part, run))
+                yield await self._run(parts.read(part, run))
 
-        return union.stored_source(parts, pieces(), together(client, for_client))
+        return union.stored_source(parts, pieces(), together(self._client, for_client))
 
 
 @documented_as(lifecycle.Adopting)
-class Adopting(Bound[AsyncClient], Generic[I]):
+class Adopting(AsyncDriven, Generic[I]):
     """Filters that a plain one can become a part of."""
 
     @classmethod
@@ -101,8 +101,8 @@ class Adopting(Bound[AsyncClient], Generic[I]):
     ) -> Self:
         """Turn a `BloomFilter` that is full, or soon is, into a filter that grows; return it."""
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
-        await drive(made._client, adoption(name, expansion, tightening_ratio))
-        await drive(made._client, made._operations.reserve())
+        await made._run(adoption(name, expansion, tightening_ratio))
+        await made._run(made._operations.reserve())
         return made
 
 

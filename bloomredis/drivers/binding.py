@@ -13,6 +13,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
 from bloomredis.arguments import shown
+from bloomredis.drivers import observing
+from bloomredis.drivers.kept import linked
 from bloomredis.drivers.others import Others
 from bloomredis.drivers.urls import connected, connecting, is_address
 from bloomredis.operations.options import Options
@@ -29,14 +31,16 @@ class Bound(Generic[C]):
     that, and has no client until it is used.
     """
 
-    _OF_CLIENT: ClassVar = frozenset(("_client", "_coalesce", "_adds", "_tests", "_usual"))
+    _OF_CLIENT: ClassVar = frozenset(("_client", "_link", "_coalesce", "_adds", "_tests", "_usual"))
     """What is missing until then."""
 
     _is_asyncio: ClassVar[bool]
     """True if the class is for asyncio clients."""
+    _link: Any
+    """What calls go through: kept connections of the client, or the client; of several servers a list."""
     _operations: Any
-    _stored_operations: ClassVar[Callable[..., Any]]
-    """Makes the operations of a filter whose parameters are read from the server."""
+    _stored_operations: ClassVar[Callable[..., Any] | None] = None
+    """Makes the operations of a filter whose parameters are read from the server; None if the class does."""
 
     def __init__(self, client: C | Sequence[C], operations: Any) -> None:
         self._check_kind(client)
@@ -55,6 +59,7 @@ class Bound(Generic[C]):
         if self._address is None:
             self._client = cast("C", client)  # of several servers a sequence: `OnServer` names one
             self._bind()
+        observing.watch(self)
 
     if not TYPE_CHECKING:  # which would let any name pass
 
@@ -96,12 +101,21 @@ class Bound(Generic[C]):
         own = self.__dict__.get("_client") if self._address is not None else None
         return own if isinstance(own, list) else [own] if own is not None else []
 
+    def _linked(self) -> Any:
+        """Return the kept connections of the client, or the client."""
+        if isinstance(self._client, _NoClient):
+            return self._client
+        return linked(self._client, self._operations.options.keep_connection)
+
     def _bind(self) -> None:
         """Make the objects that depend on the client."""
 
     @classmethod
     def _from_server(cls, client: C | Sequence[C], name: str, **options: Any) -> Self:
         """Return a filter whose parameters are read from the server at its first call."""
+        if cls._stored_operations is None:
+            made: Self = cast("Any", cls)(client, name, **options)
+            return made
         filter_ = cls.__new__(cls)
         Bound.__init__(filter_, client, cls._stored_operations(name, **options))
         return filter_
@@ -146,6 +160,7 @@ class Bound(Generic[C]):
         if "_client" in self.__dict__:
             other._client = self._client  # noqa: SLF001 - its own class
             other._bind()  # noqa: SLF001
+        observing.watch(other)
         return other
 
     def __getstate__(self) -> Any:

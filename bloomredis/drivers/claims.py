@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from datetime import timedelta
 from typing import Any, NoReturn, Self
 
-from bloomredis.arguments import shown
-from bloomredis.drivers import aio, sync
+from bloomredis.arguments import listed, shown
+from bloomredis.drivers import observing
 from bloomredis.drivers.binding import documented_as
-from bloomredis.operations.claims import Held, State
+from bloomredis.drivers.driven import AsyncDriven, Driven
+from bloomredis.drivers.renewing import renew_in_task, renew_in_thread
+from bloomredis.operations.held import Held, State
 
 _log = logging.getLogger("bloomredis")
 
@@ -22,22 +24,62 @@ class _Claim:
     filter) or `"busy"` (another worker holds it); after a call `"released"` or `"lost"`.  As a context
     manager it commits on a clean exit and releases the item on an exception; where the item is not
     held it does nothing, so test it first: ``with f.claim(x) as claim: if claim: ...``.
+
+    It pickles with its filter: another process may commit it.  A filter that was given a client pickles
+    without; hand on `token` then, for `from_token`.
     """
 
-    def __init__(self, client: Any, operations: Any, held: Held) -> None:
-        self._client = client
-        self._operations = operations
+    def __init__(self, seen: Any, held: Held, *, renew: bool = False) -> None:
+        self._filter = seen
+        self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing
+        self._run = seen._run  # noqa: SLF001
         self._held = held
+        observing.watch_claim(self, seen)
+        if renew and self:
+            self._renew()
+
+    def _renew(self) -> None:
+        """Renew the lease from now on, until the claim ends."""
+        raise NotImplementedError
 
     @property
     def item(self) -> Any:
-        """The item as it was given."""
+        """The item as it was given; of equal items the first."""
         return self._held.item
 
     @property
     def state(self) -> State:
         """`"claimed"` if this worker holds the item, else the reason why not."""
         return self._held.state
+
+    @property
+    def remaining(self) -> float:
+        """Seconds for which the item is still held, unless its holder extends the lease or ends it before.
+
+        For a busy item they count from the server's answer: ask again after so many.  For a claimed one they
+        are those that are left of the lease, for sure.  Otherwise 0.
+        """
+        return self._held.remaining
+
+    @property
+    def lost(self) -> bool:
+        """True if another worker may hold the item by now, so that the work on it should stop.
+
+        A call has found that the claim is gone, or no reply says that it still stands.  Nothing is sent.
+        """
+        return self._held.is_lost
+
+    @property
+    def token(self) -> str:
+        """Text that makes the same claim in another process: ``Claim.from_token(seen, token)``.
+
+        It is the claim as it is now, with a commit that has no answer yet.  Of all who hold it one should go
+        on with it; a renewal goes on only here, while this object lives.
+        """
+        return str(self._operations.token(self._held))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._filter, self.token)
 
     def __bool__(self) -> bool:
         return self._held.state == "claimed"
@@ -53,30 +95,43 @@ class _Claim:
 class Claim(_Claim):
     __doc__ = _Claim.__doc__
 
+    @classmethod
+    def from_token(cls, seen: Driven, token: str) -> Self:
+        """Return the claim of a token, on the filter that it was made on; nothing is sent.
+
+        Its item is a str, bytes or int if it was one, else the bytes that are hashed for it.
+
+        :raises ValueError, TypeError: for what is no token, or one of another filter.
+        """
+        return cls(seen, _held(seen, token, Driven))
+
+    def _renew(self) -> None:
+        renew_in_thread(self, self._held, self._filter)
+
     def commit(self) -> None:
         """Put the item into the filter and drop the claim, in one step.  Nothing to do if it is done.
 
         :raises ClaimLostError: the claim is not held any more; nothing was changed.
         :raises OutcomeUnknownError: no answer came; a second call answers as this one would have.
         """
-        sync.drive(self._client, self._operations.commit(self._held))
+        self._run(self._operations.commit(self._held))
 
     def release(self) -> None:
         """Give the item back at once.  Nothing happens if it is not held any more."""
-        sync.drive(self._client, self._operations.release(self._held))
+        self._run(self._operations.release(self._held))
 
     def extend(self, lease: float | timedelta) -> None:
         """Hold the item for `lease` seconds (or a timedelta) from now.
 
         :raises ClaimLostError: the claim is not held any more.
         """
-        sync.drive(self._client, self._operations.extend(self._held, lease))
+        self._run(self._operations.extend(self._held, lease))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        if kind is None and self:
+        if kind is None and (self or self._held.is_unreported):
             self.commit()
         elif self:
             try:
@@ -91,23 +146,31 @@ class AsyncClaim(_Claim):
 
     __qualname__ = "Claim"
 
+    @classmethod
+    def from_token(cls, seen: AsyncDriven, token: str) -> Self:
+        """Return the claim of a token, on the filter that it was made on; nothing is sent."""
+        return cls(seen, _held(seen, token, AsyncDriven))
+
+    def _renew(self) -> None:
+        renew_in_task(self, self._held, self._filter)
+
     async def commit(self) -> None:
         """Put the item into the filter and drop the claim, in one step."""
-        await aio.drive(self._client, self._operations.commit(self._held))
+        await self._run(self._operations.commit(self._held))
 
     async def release(self) -> None:
         """Give the item back at once."""
-        await aio.drive(self._client, self._operations.release(self._held))
+        await self._run(self._operations.release(self._held))
 
     async def extend(self, lease: float | timedelta) -> None:
         """Hold the item for `lease` seconds (or a timedelta) from now."""
-        await aio.drive(self._client, self._operations.extend(self._held, lease))
+        await self._run(self._operations.extend(self._held, lease))
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        if kind is None and self:
+        if kind is None and (self or self._held.is_unreported):
             await self.commit()
         elif self:
             try:
@@ -116,11 +179,45 @@ class AsyncClaim(_Claim):
                 self._not_released(failure)
 
 
+def held_by(seen: Any, claims: Iterable[Any], kind: type[Any]) -> tuple[list[Any], list[Held]]:
+    """Return claims of that kind as a list, and what this process knows of each.
+
+    :raises TypeError, ValueError: for one of another half, or on another filter.
+    """
+    every: list[Any] = listed(claims)
+    for claim in every:
+        if type(claim) is not kind:
+            raise TypeError(f"claims must be those that {shown(seen)} has made, not {shown(claim)}")
+        if claim._filter.name != seen.name:  # noqa: SLF001 - as above
+            raise ValueError(f"{shown(claim)} is on {claim._filter.name!r}, not on {seen.name!r}")  # noqa: SLF001
+    return every, [claim._held for claim in every]  # noqa: SLF001
+
+
+def _held(seen: Any, token: str, kind: type) -> Held:
+    """Return the claim of a token, on a filter of that kind."""
+    if not isinstance(seen, kind):
+        half = "bloomredis" if kind is Driven else "bloomredis.asyncio"
+        raise TypeError(f"the claims of {half} are on filters of {half}, not on {shown(seen)}")
+    held: Held = seen._operations.from_token(token)  # type: ignore[attr-defined]  # noqa: SLF001 - as above
+    return held
+
+
+def _unpickled(seen: Any, token: str) -> Claim | AsyncClaim:
+    """Return the claim of a token, of the same half as its filter."""
+    kind = Claim if isinstance(seen, Driven) else AsyncClaim
+    return kind.from_token(seen, token)
+
+
 class Claiming:
     """A claim in progress: await it, or enter it with `async with`."""
 
     def __init__(self, claiming: Coroutine[Any, Any, AsyncClaim]) -> None:
         self._claiming = claiming
+
+    def through(self, wait: Callable[[Awaitable[Any]], Coroutine[Any, Any, AsyncClaim]]) -> Self:
+        """Let something else wait for the claim."""
+        self._claiming = wait(self._claiming)
+        return self
 
     def __bool__(self) -> NoReturn:
         self._claiming.close()  # or it would be reported a second time, as never awaited

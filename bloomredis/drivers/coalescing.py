@@ -12,8 +12,8 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
-from typing import Any, Final, TypeVar
+from itertools import chain, takewhile
+from typing import Any, Final, Protocol, TypeVar
 
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
 from bloomredis.operations.outcomes import Answers
@@ -22,17 +22,14 @@ MOST_ITEMS: Final = 400
 """Items that share one script call; with 7 hashes that is about what it may take (`PROBES_A_CALL`)."""
 
 
-class PendingCall:
+class PendingCall(Protocol):
     """A call that waits: its items, encoded and as they came (None for a single one).
 
     Drivers add what they need to wake it up.
     """
 
-    __slots__ = ("items", "source")
-
-    def __init__(self, items: Sequence[str | bytes], source: Sequence[Any] | None) -> None:
-        self.items = items
-        self.source = source
+    items: Sequence[str | bytes]
+    source: Sequence[Any] | None
 
 
 W = TypeVar("W", bound=PendingCall)
@@ -48,13 +45,13 @@ def take(
     """
     batch: list[W] = []
     count = 0
-    free = under_way.isdisjoint
     for call in queue:
-        items = call.items
-        count += len(items)
-        if (count > most and batch) or not free(items):
+        count += len(call.items)
+        if count > most and batch:
             break
         batch.append(call)
+    if under_way and not under_way.isdisjoint(gathered(batch)):
+        batch = list(takewhile(lambda call: under_way.isdisjoint(call.items), batch))
     for _ in batch:
         queue.popleft()
     return batch

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers.batches import batches, is_alone, numbered
 from bloomredis.drivers.binding import Bound
-from bloomredis.drivers.claims import Claim
+from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.coalescing import MOST_ITEMS
+from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.lifecycle import Portable
-from bloomredis.drivers.sync import SyncClient, drive, resume
+from bloomredis.drivers.sync import Batches, SyncClient, drive, resume
 from bloomredis.drivers.threads import Coalescer
 from bloomredis.errors import BatchInterruptedError
-from bloomredis.operations.claims import Held
-from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
 from bloomredis.operations.options import I
 from bloomredis.operations.outcomes import PASSING, raise_unread
-from bloomredis.operations.pipelines import AnyPipeline
-from bloomredis.operations.routed import RoutedOperations
 from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.receipts import give_back
@@ -39,29 +39,29 @@ UPDATE_ITEMS: Final = 16_384
 """Items that `update` reads ahead and sends together."""
 
 
-class Filter(Portable[I]):
+class Filter(Claimer[I], Portable[I]):
     """The verbs that every class has."""
 
-    _is_asyncio = False
-    _operations: FilterOperations | RoutedOperations
-
     def _bind(self) -> None:
-        operations, client = self._operations, self._client
+        operations = self._operations
+        self._link = client = self._linked()
         self._coalesce = operations.options.coalesce is True
-        self._adds = Coalescer(client, lambda items: operations.add_encoded(items, items))
-        self._tests = Coalescer(client, operations.contains_encoded)
-        straight = not self._coalesce and operations.servers == 1 and not is_cluster(type(client))
-        self._usual = usual(operations) if straight else None
-
-    def _run(self, operation: Op[T]) -> T:
-        return drive(self._client, operation)
+        straight = operations.servers == 1 and not is_cluster(type(self._client))
+        common = usual(operations) if straight else None
+        batches = Batches(client, operations, common)
+        self._usual = None if self._coalesce else common
+        self._adds = Coalescer(client, batches.add)
+        self._tests = Coalescer(client, batches.test)
 
     def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
     ) -> list[bool]:
         batch = listed(items)
-        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
+        if not 0 < len(batch) < MOST_ITEMS:
             return self._run(verb(batch))
+        if not self._coalesce:
+            encoded = self._operations.codec.encode_all(batch)
+            return list(coalescer.send(encoded, batch))
         encoded = self._operations.codec.encode_each(batch)
         answers: list[bool] = coalescer.submit(encoded, batch, verb, batch)
         return answers
@@ -87,16 +87,13 @@ class Filter(Portable[I]):
         """
         if token is None and self._usual is not None and (call := self._usual.add(item)) is not None:
             try:
-                reply = self._client.execute_command(*call.command, NEVER_DECODE=True)
+                reply = self._link.execute_command(*call.command, NEVER_DECODE=True)
             except BaseException as error:  # interrupted or not
-                return resume(self._client, call.operation(), error)
+                return resume(self._link, call.operation(), error)
             if reply != 1:  # it may be late
-                return resume(self._client, call.operation(), reply)
+                return resume(self._link, call.operation(), reply)
             give_back(call.lane)
-            stored = call.usual.stored
-            stored.left -= 1
-            if stored.left <= 0:
-                call.usual.passed()
+            call.usual.added(1)
             return True
         operations = self._operations
         if token is None and operations.in_local_cache(item):
@@ -116,10 +113,11 @@ class Filter(Portable[I]):
         """
         if self._usual is not None and (call := self._usual.contains(item)) is not None:
             try:
-                reply = self._client.execute_command(*call.command, NEVER_DECODE=True)
+                reply = self._link.execute_command(*call.command, NEVER_DECODE=True)
             except BaseException as error:
-                return resume(self._client, call.operation(), error)
-            return bool(reply == 1)
+                return resume(self._link, call.operation(), error)
+            known = call.answer(reply)
+            return resume(self._link, call.operation(), reply) if known is None else known
         operations = self._operations
         if operations.in_local_cache(item):
             return True
@@ -144,8 +142,34 @@ class Filter(Portable[I]):
         return self._run_batch(items, self._operations.add_many, self._adds)
 
     def contains_many(self, items: Iterable[I]) -> list[bool]:
-        """Return for each item, in order, whether it is in the filter."""
+        """Return for each item, in order, whether it is in the filter.
+
+        :raises ConnectionFailedError: no reply came; nothing was changed.
+        :raises FilterLostError: the filter was lost since this object first used it.
+        """
         return self._run_batch(items, self._operations.contains_many, self._tests)
+
+    def new_mask(self, column: Any) -> NDArray[np.bool_]:
+        """Add the items of a column; return an array that says of each row whether it was new.
+
+        It is for an array of numpy, or a column of pandas, Arrow or polars, of which the rows where the mask
+        is true are then taken: ``frame[seen.new_mask(frame["url"])]``.  Of equal rows the first is new.
+
+        :raises BatchInterruptedError: an error came in between; `rest` is the column from there on.
+        """
+        mask = Mask("new_mask", column)
+        for batch in mask.batches():
+            with mask.asking():
+                mask.take(self.add_many(batch))
+        return mask.answers
+
+    def contains_mask(self, column: Any) -> NDArray[np.bool_]:
+        """Return an array that says of each row of a column whether its item is in the filter."""
+        mask = Mask("contains_mask", column)
+        for batch in mask.batches():
+            with mask.asking():
+                mask.take(self.contains_many(batch))
+        return mask.answers
 
     def update(self, items: Iterable[I]) -> int:
         """Add items; return how many were new.  An iterator is read in batches as they are sent.
@@ -199,38 +223,13 @@ class Filter(Portable[I]):
 
         :param items: any iterable, an array of numpy, or a column of pandas or Arrow.
         :param progress: called with the number of items done so far.
+        :raises ConnectionFailedError, OutcomeUnknownError: no reply came; load all items again.
+        :raises ServerRefusedError: the server refuses writes; load all items again once it does not.
+        :raises FilterLostError: the filter was lost since this object first used it.
         """
         if hasattr(items, "__array__"):
             check_items(items)  # before the filter is opened
         return self._run(self._operations.load(batches(items, LOAD_ITEMS), progress))
-
-    def claim(self, item: I, lease: float | timedelta = 30.0) -> Claim:
-        """Hold an item while working on it, unless it is done or another worker holds it.
-
-        Test it first, as a claim that is not held does nothing::
-
-            with seen.claim(url) as claim:
-                if claim:
-                    fetch(url)
-
-        Of concurrent claims on an item one is `"claimed"`; the item is in the filter from its commit on.
-        A worker that crashes loses the item when the lease runs out, and then another may claim it.
-        One round trip, and one more for the commit.
-
-        :param lease: seconds (or a timedelta) for which it is held; `Claim.extend` makes it longer.
-        :raises OutcomeUnknownError: no answer came; a second call answers as this one would have.
-        """
-        return self._run(self._operations.claim(item, lease, self._claim))
-
-    def claim_many(self, items: Iterable[I], lease: float | timedelta = 30.0) -> list[Claim]:
-        """Claim items; return a `Claim` of each, in order.  The second of two equal items is busy.
-
-        :raises BatchInterruptedError: an error came in between; it has the claims so far.
-        """
-        return self._run(self._operations.claim_many(items, lease, self._claim))
-
-    def _claim(self, held: Held) -> Claim:
-        return Claim(self._client, self._operations, held)
 
     def reserve(self) -> None:
         """Create the filter now, or check the stored one.
@@ -246,17 +245,29 @@ class Filter(Portable[I]):
         """Return the filter's parameters and how full it is.
 
         Costs a BITCOUNT over the whole filter, cut in pieces of under 2 ms.
+
+        :raises ConnectionFailedError: no reply came.
+        :raises FilterNotFoundError: it does not exist, and there are no parameters to create it.
+        :raises FilterLostError: the filter was lost since this object first used it.
         """
         return self._run(self._operations.info())
 
     def approximate_count(self) -> int:
-        """Estimate the number of items from the share of bits set; costs what `info` does."""
+        """Estimate the number of items from the share of bits set; costs what `info` does.
+
+        :raises ConnectionFailedError: no reply came.
+        :raises FilterLostError: the filter was lost since this object first used it.
+        """
         return self._run(self._operations.approximate_count())
 
     def clear(self) -> None:
         """Empty the filter: a new generation with the same parameters and the same expiry.
 
         Other clients notice at their next call (`FilterLostError`).  A missing filter is created.
+
+        :raises OutcomeUnknownError: no reply came: it may be empty or not; clear it again.
+        :raises FilterMismatchError: the key holds something else; it is left untouched.
+        :raises ServerRefusedError: the server refuses writes; nothing was changed.
         """
         self._run(self._operations.clear())
 
@@ -277,21 +288,9 @@ class Expiring(Bound[SyncClient]):
     """Filters that can be given a time to live."""
 
     def expire(self, seconds: float | timedelta) -> None:
-        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
-        drive(self._client, self._operations.expire(seconds))
+        """Let everything that the filter stores expire that many seconds (or a timedelta) from now.
 
-
-class Queueing(Bound[SyncClient], Generic[I]):
-    """Filters whose calls can be queued on a caller's pipeline."""
-
-    def queue_add(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
-
-        In a MULTI it takes part in the transaction.  The filter is opened first if it is not yet, with
-        its own client.
+        :raises OutcomeUnknownError: no reply came; make the call again.
+        :raises FilterLostError: the filter was lost since this object first used it.
         """
-        drive(self._client, self._operations.queue_add(pipe, item))
-
-    def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
-        """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0."""
-        drive(self._client, self._operations.queue_contains(pipe, item))
+        drive(self._link, self._operations.expire(seconds))

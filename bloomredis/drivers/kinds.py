@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers.binding import constructor, documented
-from bloomredis.drivers.filters import Expiring, Filter, Queueing
+from bloomredis.drivers.filters import Expiring, Filter
 from bloomredis.drivers.lifecycle import Adopting
-from bloomredis.drivers.sync import SyncClients
+from bloomredis.drivers.queueing import Queueing
+from bloomredis.drivers.sync import SyncClient, SyncClients
 from bloomredis.drivers.urls import addresses
+from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
@@ -27,6 +29,7 @@ from bloomredis.operations.rotating import RotatingOperations
 from bloomredis.operations.scaling import ScalingOperations
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.operations.snapshot import LocalFilter
+from bloomredis.stored.module import other_layout
 
 
 @documented(Options)
@@ -42,16 +45,16 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     :param capacity: items that the filter is made for.  With `capacity` and `error_rate` a missing
         filter is created at first use and a stored one is checked; without, it must exist.
     :param error_rate: the false-positive rate at `capacity`, strictly between 0 and 1.
-    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes 6% to 16% less memory;
-        None for the stored one (a new filter gets the default, blocked).  Or a layout from
-        `bloomredis.compat`, for a bitmap that another system writes too: it has no header, so its size
-        comes from the layout, and its loss cannot be noticed.
+    :param layout: `"blocked"`, whose calls are faster, `"classic"`, which takes up to 14% less memory, or
+        `"module"`, a key of the server's own Bloom filter module, which grows by itself; None for the stored
+        one, and blocked for a new one.  Or a layout from `bloomredis.compat`, for a bitmap that another
+        system writes too: it has no header, so the layout has its size, and its loss cannot be noticed.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
     :param refresh_ttl: let each insert renew the `ttl`; only with a layout from `bloomredis.compat`.
     :param on_full: the reaction to more items than `capacity`, as far as this object knows: it counts its
-        own, and those of others once a second, without a round trip more.  `"warn"` logs one warning;
-        `"raise"` raises `FilterFullError` from each call that would add, and adds nothing; a callable is
-        given that error once, before a call that would add, and may raise it.
+        own, and those of others once a second.  `"warn"` logs one warning; `"raise"` raises
+        `FilterFullError` from each call that would add, and adds nothing; a callable is given that error
+        once, before a call that would add, and may raise it.
     :param local_cache: answer from a copy of the filter in this process (as large as the filter) if all
         bits of an item are set there, which is right while the generation stands; else ask the server.
     :param local_cache_check: seconds (or a timedelta) until the generation is checked again.  For that long
@@ -89,6 +92,20 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
         :raises ValueError, TypeError: for a bad URL or bad arguments, before any I/O.
         """
         return cls(addresses(url), name, **parameters)
+
+    @classmethod
+    def open(cls, client: SyncClient, name: str) -> Self:
+        """Return a filter whose parameters are read from the server.
+
+        One of the server's module that another program made gets markers, some 40 items of its own; both may
+        use it then.  Raises `FilterNotFoundError` if there is none.
+        """
+        try:
+            return super().open(client, name)
+        except FilterMismatchError as error:
+            found = cls(client, name, layout=other_layout(error))
+        found.reserve()
+        return found
 
     def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server.
@@ -194,7 +211,7 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     :param shards: how many, 1 to 4,096; None for the stored number, and for a new filter as many as make
         none larger than 128 MB, at least 16.  A shard is made in one script, 0.25 to 0.5 ms a megabyte: more
         shards keep the server from others for less time, and make batches slower.
-    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes 6% to 16% less memory;
+    :param layout: `"blocked"`, whose calls are faster, or `"classic"`, which takes up to 14% less memory;
         None for the stored one (a new filter gets the default, blocked).
     :param seed: of the hash that picks the shard; None for the stored one, or the default.
     :param ttl: seconds (or a timedelta) from creation until the filter expires; None for never.
@@ -208,17 +225,10 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
         super().__init__(client, sharded)
 
     @classmethod
-    def _from_server(cls, client: SyncClients, name: str, **options: Any) -> Self:
-        return cls(client, name, **options)
-
-    @classmethod
     def from_url(
         cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
     ) -> Self:
-        """Return a filter with clients of its own for the server at `url`, or one of each of several.
-
-        See `BloomFilter.from_url`.
-        """
+        """Return a filter with a client of its own for each server: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
     @classmethod

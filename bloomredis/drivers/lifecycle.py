@@ -7,6 +7,7 @@ from typing import Any, Generic, Self
 
 from bloomredis import arguments
 from bloomredis.drivers.binding import Bound
+from bloomredis.drivers.driven import Driven
 from bloomredis.drivers.sync import SyncClient, drive
 from bloomredis.operations import files, transfer, union
 from bloomredis.operations.files import File
@@ -18,7 +19,7 @@ from bloomredis.protocol.cluster import is_cluster
 from bloomredis.stored import reading
 
 
-class Portable(Bound[SyncClient], Generic[I]):
+class Portable(Driven, Generic[I]):
     """Filters that can be saved and copied."""
 
     def save(self, file: File, *, progress: Progress | None = None) -> None:
@@ -35,7 +36,7 @@ class Portable(Bound[SyncClient], Generic[I]):
         """
         stored = transfer.stored_of(self._operations)
         with files.written(file) as opened:
-            drive(self._client, transfer.save(stored, opened, progress))
+            self._run(transfer.save(stored, opened, progress))
 
     @classmethod
     def restore(
@@ -65,8 +66,8 @@ class Portable(Bound[SyncClient], Generic[I]):
         own = made._operations
         with files.read(file) as opened:
             steps = transfer.restore(own.name, transfer.class_of(own), own.servers, opened, progress)
-            drive(made._client, steps)
-        drive(made._client, own.reserve())
+            made._run(steps)
+        made._run(own.reserve())
         return made
 
     def copy(
@@ -82,9 +83,9 @@ class Portable(Bound[SyncClient], Generic[I]):
         stored = transfer.stored_of(self._operations)
         encode = self._operations.options.encode
         made: Self = self._from_server(client, arguments.name(name), encode=encode)
-        both: Any = [self._client, made._client]
+        both: Any = [self._link, made._link]
         drive(both, transfer.copy(stored, name, made._operations.servers, progress))
-        drive(made._client, made._operations.reserve())
+        made._run(made._operations.reserve())
         return made
 
     def merge(self, other: Portable[I] | LocalFilter[I]) -> None:
@@ -99,7 +100,7 @@ class Portable(Bound[SyncClient], Generic[I]):
         :raises FilterMismatchError: their parameters differ.
         :raises TypeError: they are of a class that cannot be merged; the message says what to do instead.
         """
-        drive(self._client, union.merge(self._operations, self._source(other)))
+        self._run(union.merge(self._operations, self._source(other)))
 
     def _source(self, other: Any) -> union.Source:
         transfer.stored_of(self._operations)
@@ -110,12 +111,12 @@ class Portable(Bound[SyncClient], Generic[I]):
         return source
 
     def _as_source(self, for_client: Any) -> union.Source:
-        parts = drive(self._client, reading.parts_of(transfer.stored_of(self._operations)))
-        pieces = (drive(self._client, parts.read(part, run)) for part, run in parts.runs())
+        parts = self._run(reading.parts_of(transfer.stored_of(self._operations)))
+        pieces = (self._run(parts.read(part, run)) for part, run in parts.runs())
         return union.stored_source(parts, pieces, together(self._client, for_client))
 
 
-class Adopting(Bound[SyncClient], Generic[I]):
+class Adopting(Driven, Generic[I]):
     """Filters that a plain one can become a part of."""
 
     @classmethod
@@ -144,8 +145,8 @@ class Adopting(Bound[SyncClient], Generic[I]):
         :raises ValueError: its error rate leaves none for another layer.
         """
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
-        drive(made._client, adoption(name, expansion, tightening_ratio))
-        drive(made._client, made._operations.reserve())
+        made._run(adoption(name, expansion, tightening_ratio))
+        made._run(made._operations.reserve())
         return made
 
 

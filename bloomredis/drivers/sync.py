@@ -8,8 +8,11 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
+from bloomredis.bits.batch import Encoded
+from bloomredis.drivers.kept import Kept, pipelined
 from bloomredis.protocol import cluster, steps
 from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.metering import of_thread
 
 T = TypeVar("T")
 
@@ -38,13 +41,17 @@ def drive(
     client: SyncClient, operation: Generator[Any, Any, T], execute: Callable[[Any, Any], Any] | None = None
 ) -> T:
     """Execute an operation's steps until it has its answer."""
-    execute = execute or _execute
+    execute, meter = execute or _execute, of_thread.meter
     try:
         step = next(operation)
         while True:
+            if meter is not None:
+                meter.send(client, step)
             try:
                 reply = execute(client, step)
             except Exception as error:
+                if meter is not None:
+                    meter.fail(error)
                 step = operation.throw(error)
             else:
                 step = operation.send(reply)
@@ -67,6 +74,40 @@ def resume(client: SyncClient, operation: Generator[Any, Any, T], outcome: BaseE
         return _execute(client, step)
 
     return drive(client, operation, execute)
+
+
+class Batches:
+    """Calls with several items, prepared where they are common ones.
+
+    :param usual: prepares them; None where no call is a common one.
+    """
+
+    def __init__(self, client: SyncClient, operations: Any, usual: Any) -> None:
+        self._client = client
+        self._operations = operations
+        self._usual = usual
+
+    def add(self, items: Encoded, source: Sequence[Any]) -> list[bool]:
+        """Add encoded items, which came as `source`."""
+        call = self._usual and self._usual.add_batch(items, source)
+        return self._run(call) if call else drive(self._client, self._operations.add_encoded(items, source))
+
+    def test(self, items: Encoded, _: Sequence[Any]) -> list[bool]:
+        """Test encoded items."""
+        call = self._usual and self._usual.test_batch(items)
+        return self._run(call) if call else drive(self._client, self._operations.contains_encoded(items))
+
+    def _run(self, call: Any) -> list[bool]:
+        try:
+            reply = self._client.execute_command(*call.command, NEVER_DECODE=True)
+        except BaseException as error:  # interrupted or not
+            return resume(self._client, call.operation(), error)
+        answers: list[bool] | None = call.answers(reply)
+        if answers is None:
+            return resume(self._client, call.operation(), reply)
+        if (meter := of_thread.meter) is not None:
+            meter.send_prepared()
+        return answers
 
 
 def _execute(client: SyncClient, step: steps.Step) -> Any:
@@ -101,10 +142,9 @@ def _send(client: SyncClient, step: Any) -> Any:
         step = step.step
     if isinstance(step, tuple):
         return client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
-    pipe = client.pipeline(transaction=False)
-    for command in step:
-        pipe.execute_command(*command, NEVER_DECODE=True)
-    return pipe.execute(raise_on_error=False)
+    if isinstance(client, Kept):
+        return client.execute_commands(step)
+    return pipelined(client, step)
 
 
 def _at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:

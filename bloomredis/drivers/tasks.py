@@ -3,76 +3,71 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from bloomredis.drivers.aio import AsyncClient, drive
-from bloomredis.drivers.coalescing import MOST_ITEMS, PendingCall, gathered, keep, outcomes, take
+from bloomredis.bits.batch import Encoded
+from bloomredis.drivers.coalescing import MOST_ITEMS, gathered, keep, outcomes, take
 from bloomredis.errors import OutcomeUnknownError
-from bloomredis.protocol.steps import Op
 
 T = TypeVar("T")
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
 
 MOST_UNDER_WAY: Final = 2
 """Batches under way at once: one in the server while the next is packed and the last handed out."""
 
-FEWEST_ITEMS: Final = 64
-"""Items worth a batch of their own while another is under way: each batch costs this process some 150 µs."""
+FEWEST_ITEMS: Final = 32 if processors() > 1 else 64
+"""Items worth a batch of their own while another is under way: each batch costs this process some 100 µs,
+which the server may use where it has a processor of its own."""
 
 
 class Awaited(asyncio.Future[Any]):
-    """The outcome of a call that shares a round trip, with the answers of its batch."""
+    """A call that waits for its outcome, with the answers of its batch."""
 
-    answers: list[bool] | Exception | None = None
-    start = 0  # of its own answers among them
+    __slots__ = ("answers", "items", "source", "start")
 
-    def abandon(self, count: int) -> None:
+    items: Sequence[str | bytes]
+    source: Sequence[Any] | None
+    answers: list[bool] | Exception | None
+    start: int  # of its own answers among them
+
+    def abandon(self) -> None:
         """Nobody waits any more: keep the answers, whether they are here or come later."""
         if not self.cancel() and not self.cancelled():
-            keep(self.answers, self.start, count)
-
-
-class _Waiter(PendingCall):
-    """A task that waits."""
-
-    __slots__ = ("future",)
-
-    def __init__(self, items: Sequence[str | bytes], source: Sequence[Any] | None, future: Awaited) -> None:
-        self.items = items
-        self.source = source
-        self.future = future
+            keep(self.answers, self.start, len(self.items))
 
 
 class Coalescer:
     """Sends the calls of one verb; those that find others under way share round trips."""
 
     def __init__(
-        self, client: AsyncClient, name: str, verb: Callable[[list[str | bytes]], Op[list[bool]]]
+        self, name: str, send: Callable[[Encoded, Sequence[Any]], Coroutine[Any, Any, list[bool]]]
     ) -> None:
-        self._client = client
         self._name = name
-        self._verb = verb
+        self._send = send
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def submit(
-        self,
-        items: Sequence[str | bytes],
-        source: Sequence[Any] | None,
-        alone: Callable[[Any], Op[Any]],
-        argument: object,
-    ) -> Awaitable[Any]:
-        """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch."""
+    def join(self, items: Sequence[str | bytes], source: Sequence[Any] | None) -> Awaited | None:
+        """Return the outcome to wait for of a call in the next batch; None if nobody is under way."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
         if self._batches == 0 and not self._queue and not self._scheduled:
-            return self._run_alone(items, alone(argument))
-        future = Awaited(loop=loop)
-        self._queue.append(_Waiter(items, source, future))
+            return None
+        call = Awaited(loop=loop)
+        call.items, call.source, call.answers, call.start = items, source, None, 0
+        self._queue.append(call)
         if not self._scheduled:
             self._schedule()
-        return future
+        return call
 
     def is_under_way(self, item: str | bytes) -> bool:
         """Return whether a call with an item has been sent and not been answered."""
@@ -85,46 +80,46 @@ class Coalescer:
                 "make a client in this one and use filter.with_client(client)"
             )
         self._loop = loop
-        self._queue: deque[_Waiter] = deque()
+        self._queue: deque[Awaited] = deque()
         self._items: set[str | bytes] = set()  # under way, in so many batches:
         self._batches = 0
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def _run_alone(self, items: Sequence[str | bytes], operation: Op[T]) -> T:
+    async def alone(self, items: Sequence[str | bytes], call: Coroutine[Any, Any, T]) -> T:
+        """Make a call when `join` has found nobody under way."""
         self._begin(items)
         try:
-            return await drive(self._client, operation)
+            return await call
         finally:
-            self._batches -= 1
-            self._items.difference_update(items)
+            self._end(items)
             if self._queue:
                 self._schedule()
 
-    async def _run_batch(self, batch: list[_Waiter], items: list[str | bytes]) -> None:
+    async def _run_batch(self, batch: list[Awaited], items: list[str | bytes]) -> None:
         answers: list[bool] | Exception = OutcomeUnknownError(
             "the task that sent this call with others was ended; "
             "a second call on the same object answers as this one would have"
         )
         try:
-            answers = await drive(self._client, self._verb(items))
+            answers = await self._send(items, items)
         except Exception as error:
             answers = error
         finally:  # also where something else is raised
             self._deliver(batch, answers)
-            self._end(items)  # last, so that those who are woken now come back before the next departure
+            self._end(items)
+            self._schedule()  # those who are woken now come back before the next departure
 
-    def _deliver(self, batch: list[_Waiter], answers: list[bool] | Exception) -> None:
-        for waiter, outcome, start in outcomes(batch, answers):
-            future = waiter.future
-            if future.done():  # it was cancelled
-                keep(answers, start, len(waiter.items))
+    def _deliver(self, batch: list[Awaited], answers: list[bool] | Exception) -> None:
+        for call, outcome, start in outcomes(batch, answers):
+            if call.done():  # it was cancelled
+                keep(answers, start, len(call.items))
                 continue
-            future.answers, future.start = answers, start
+            call.answers, call.start = answers, start
             if isinstance(outcome, Exception):
-                future.set_exception(outcome)
+                call.set_exception(outcome)
             else:
-                future.set_result(outcome)
+                call.set_result(outcome)
 
     def _begin(self, items: Sequence[str | bytes]) -> None:
         self._batches += 1
@@ -132,8 +127,10 @@ class Coalescer:
 
     def _end(self, items: Sequence[str | bytes]) -> None:
         self._batches -= 1
-        self._items.difference_update(items)
-        self._schedule()
+        if self._batches:
+            self._items.difference_update(items)
+        else:
+            self._items.clear()
 
     def _schedule(self) -> None:
         # The next batch is left to the end of the loop's turn, so that all tasks that are being woken up
@@ -152,7 +149,7 @@ class Coalescer:
             taken = take(self._queue, min(MOST_ITEMS, half), self._items)
             if not taken:
                 return  # the end of what bars it schedules the next
-            if batch := [waiter for waiter in taken if not waiter.future.done()]:
+            if batch := [call for call in taken if not call.done()]:
                 items = gathered(batch)
                 self._begin(items)
                 task = asyncio.get_running_loop().create_task(self._run_batch(batch, items))

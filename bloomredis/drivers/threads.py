@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from bloomredis.drivers.coalescing import PendingCall, gathered, keep, outcomes, take
+from bloomredis.bits.batch import Encoded
+from bloomredis.drivers.coalescing import gathered, keep, outcomes, take
 from bloomredis.drivers.sync import SyncClient, drive
 from bloomredis.errors import OutcomeUnknownError
 from bloomredis.protocol.forks import renewed_after_fork
@@ -18,19 +19,25 @@ WOKEN_TOGETHER: Final = 2
 """Threads of a batch that are woken before each wakes a later one: more would queue for the interpreter."""
 
 
-class _Waiter(PendingCall):
+class _Waiter:
     """A thread that waits: for the outcome of its call, or to run the batch that its call is in."""
 
-    __slots__ = ("batch", "is_gone", "lock", "outcome", "wakes")
+    __slots__ = ("batch", "is_gone", "items", "lock", "outcome", "source", "start", "wakes")
 
-    def __init__(self, items: Sequence[str | bytes], source: Sequence[Any] | None) -> None:
-        super().__init__(items, source)
+    def __init__(self) -> None:
         self.lock = threading.Lock()
         self.lock.acquire()
+        self.is_gone = False  # it was interrupted while it waited
+
+    def call(self, items: Sequence[str | bytes], source: Sequence[Any] | None) -> _Waiter:
+        """Wait for another call; the last one is over."""
+        self.items = items
+        self.source = source
         self.outcome: Any = None
+        self.start = 0  # of its items in its batch
         self.batch: _Batch | None = None  # it has left the queue
         self.wakes: _Waiter | None = None
-        self.is_gone = False  # it was interrupted while it waited
+        return self
 
 
 class _Batch:
@@ -57,9 +64,9 @@ class Coalescer:
     rely on it.  So does a call that is made by the call under way, as by `on_lost`.
     """
 
-    def __init__(self, client: SyncClient, verb: Callable[[list[str | bytes]], Op[list[bool]]]) -> None:
+    def __init__(self, client: SyncClient, send: Callable[[Encoded, Sequence[Any]], list[bool]]) -> None:
         self._client = client
-        self._verb = verb
+        self.send = send
         self.renew()
 
     def renew(self) -> None:
@@ -68,6 +75,8 @@ class Coalescer:
         self._queue: deque[_Waiter] = deque()
         self._busy = False
         self._runner = 0  # the thread that runs the call under way
+        self._main = threading.main_thread().ident
+        self._own = threading.local()  # the waiter of each thread, used again
         renewed_after_fork(self)
 
     def submit(
@@ -79,21 +88,29 @@ class Coalescer:
     ) -> Any:
         """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch."""
         thread = threading.get_ident()
-        if threading.current_thread() is threading.main_thread() or thread == self._runner:
+        if thread in (self._main, self._runner):
             return drive(self._client, alone(argument))
         with self._mutex:
-            waiter = _Waiter(items, source) if self._busy else None
+            waiter = self._taken().call(items, source) if self._busy else None
             if waiter is not None:
                 self._queue.append(waiter)
             self._busy = True
         if waiter is not None:
-            return self._wait(waiter)
+            outcome = self._wait(waiter)
+            self._own.waiter = waiter
+            return outcome
         self._runner = thread
         try:
             return drive(self._client, alone(argument))
         finally:
             self._runner = 0
             self._dispatch()
+
+    def _taken(self) -> _Waiter:
+        """Take the waiter of this thread, which has none until its call has ended well."""
+        waiter = getattr(self._own, "waiter", None)
+        self._own.waiter = None
+        return waiter or _Waiter()
 
     def _wait(self, waiter: _Waiter) -> Any:
         try:
@@ -125,7 +142,8 @@ class Coalescer:
             "a second call on the same object answers as this one would have"
         )
         try:
-            answers = drive(self._client, self._verb(gathered(batch.waiters)))
+            items = gathered(batch.waiters)
+            answers = self.send(items, items)
         except Exception as error:
             answers = error
         finally:  # also where something else is raised, as by sys.exit()
@@ -138,7 +156,7 @@ class Coalescer:
         with self._mutex:
             batch.answers = answers
             for waiter, outcome, start in outcomes(batch.waiters, answers):
-                waiter.outcome = outcome
+                waiter.outcome, waiter.start = outcome, start
                 if waiter.is_gone:
                     keep(answers, start, len(waiter.items))
                     batch.leave()  # not the last: this thread has yet to
@@ -164,8 +182,7 @@ class Coalescer:
                 batch.waiters.remove(waiter)
                 heir = batch.runner = next((each for each in batch.waiters if not each.is_gone), None)
         if batch.answers is not None:
-            start = sum(len(each.items) for each in batch.waiters[: batch.waiters.index(waiter)])
-            keep(batch.answers, start, len(waiter.items))
+            keep(batch.answers, waiter.start, len(waiter.items))
             self._finish(waiter)
         elif heir is not None:
             heir.lock.release()

@@ -7,51 +7,42 @@ commit: the item's bits are set and its claim is dropped together, or neither.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from itertools import takewhile
+from typing import Any, Final, TypeVar
 from zlib import crc32
 
 from mmh3 import hash_bytes
 
 from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError
+from bloomredis.operations.held import Held, State, Terms
 from bloomredis.operations.outcomes import raise_interrupted
 from bloomredis.protocol import scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.gather import gather
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
-from bloomredis.protocol.receipts import Lane, Lanes, give_back
+from bloomredis.protocol.receipts import Lanes, give_back
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
 
-State = Literal["claimed", "done", "busy", "released", "lost"]
 C = TypeVar("C")
 
 _CLAIM, _COMMIT, _RELEASE, _EXTEND = map(scripts.load, ("claim", "commit", "release", "extend"))
-_STATES: Final[dict[str, State]] = {"c": "claimed", "d": "done", "b": "busy"}
-_OWNER_BYTES: Final = 16
+_ANSWERS: Final[dict[str, State]] = {"c": "claimed", "d": "done", "b": "busy"}
 _MOST_ITEMS: Final = 200
 """Items that one script claims: each costs it two more commands than its probes."""
 
+TOGETHER: Final = 1000
+"""Claims whose commits share a round trip: each is a script call of its own."""
+
 _AGAIN: Final = "a second call on the same object answers as this one would have"
-
-
-@dataclass(slots=True)
-class Held:
-    """A claim on an item, as far as this worker knows."""
-
-    item: Any
-    state: State
-    key: bytes
-    encoded: bytes
-    value: bytes  # what the key holds while the claim is ours: the filter's generation and the owner
-    lane: Lane | None = field(default=None, repr=False)  # of a commit that has no answer yet
 
 
 class Claims:
@@ -66,7 +57,7 @@ class Claims:
 
     def renew(self) -> None:
         """Forget all claims: a forked child does not hold those of its parent."""
-        self._pending: dict[bytes, bytes] = {}  # owners in calls without an answer, by the claim's key
+        self._pending: dict[bytes, bytes] = {}  # owners in calls without an answer, by claim and holder
         renewed_after_fork(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -76,105 +67,143 @@ class Claims:
         self.__dict__.update(state)
         self.renew()
 
-    def claim(self, encoded: bytes, item: Any, lease: int, make: Callable[[Held], C]) -> Op[C]:
-        """Claim an item for `lease` ms; return `make(held)`."""
+    def _key(self, encoded: str | bytes) -> bytes:
+        """Return the key of the claim on an item."""
+        return self._prefix + hash_bytes(encoded).hex().encode()
+
+    def claim(self, encoded: bytes, item: Any, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
+        """Claim an item; return `make(held)`."""
 
         def work(handle: Handle) -> Op[C]:
             packed = handle.layout.pack_one(encoded)
-            (held,) = yield from self._claim(handle, [encoded], [item], packed, lease)
+            (held,) = yield from self._claim(handle, [encoded], [item], packed, terms)
             return make(held)
 
         return self._stored.attempt(work)
 
     def claim_many(
-        self, encoded: Sequence[str | bytes], items: Sequence[Any], lease: int, make: Callable[[Held], C]
+        self, encoded: Sequence[str | bytes], items: Sequence[Any], terms: Terms, make: Callable[[Held], C]
     ) -> Op[list[C]]:
-        """Claim items, which have been encoded, some in each script."""
+        """Claim items, which have been encoded, some in each script; equal ones share their claim."""
+        own, places = _distinct(encoded)
         claims: list[Held] = []
         try:
-            while len(claims) < len(items):
-                handle = yield from self._stored.acquire()
-                run = slice(len(claims), len(claims) + min(_MOST_ITEMS, handle.items))
-                packed = handle.layout.pack(encoded[run])
-                with suppress(LayoutChanged):
-                    claims += yield from self._claim(handle, encoded[run], items[run], packed, lease)
+            yield from self._claim_each([encoded[i] for i in own], [items[i] for i in own], terms, claims)
         except Exception as error:
-            raise_interrupted("claim_many", list(map(make, claims)), items, error)
+            raise_interrupted("claim_many", _in_place(claims, places, make), items, error)
         except BaseException:  # the caller was cancelled or interrupted
             for held in claims:
                 self.claim_again(held)
             raise
-        return list(map(make, claims))
+        return _in_place(claims, places, make)
+
+    def _claim_each(
+        self, encoded: Sequence[str | bytes], items: Sequence[Any], terms: Terms, claims: list[Held]
+    ) -> Op[None]:
+        """Claim different items, and append the claims."""
+        while len(claims) < len(items):
+            handle = yield from self._stored.acquire()
+            run = slice(len(claims), len(claims) + min(_MOST_ITEMS, handle.items))
+            packed = handle.layout.pack(encoded[run])
+            with suppress(LayoutChanged):
+                claims += yield from self._claim(handle, encoded[run], items[run], packed, terms)
 
     def _claim(
-        self, handle: Handle, encoded: Sequence[str | bytes], items: Sequence[Any], packed: bytes, lease: int
+        self,
+        handle: Handle,
+        encoded: Sequence[str | bytes],
+        items: Sequence[Any],
+        packed: bytes,
+        terms: Terms,
     ) -> Op[list[Held]]:
         """Claim packed items in one script; an owner whose call was not answered is used again."""
-        keys = [self._prefix + hash_bytes(item).hex().encode() for item in encoded]
-        owners = [self._pending.pop(key, b"") or os.urandom(_OWNER_BYTES) for key in keys]
+        keys = list(map(self._key, encoded))
+        owners = [self._pending.pop(key + terms.holder, b"") or terms.new_owner() for key in keys]
+        sent = time.monotonic()
         try:
             with outcome_matters(self._stored.name, _AGAIN):
-                reply = yield from self._stored.run(_CLAIM, handle, (packed, lease, b"".join(owners)), keys)
+                arguments = (packed, terms.lease, b"".join(owners))
+                reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
         except BaseException:
             for key, owner in zip(keys, owners, strict=True):
-                self._pending.setdefault(key, owner)
+                self._pending.setdefault(key + terms.holder, owner)
             raise
-        states = reply if isinstance(reply, str) else reply.decode()
-        return [
-            Held(item, _STATES[state], key, as_bytes(code), handle.generation + owner)
-            for item, state, key, code, owner in zip(items, states, keys, encoded, owners, strict=True)
-        ]
+        values = [handle.generation + owner for owner in owners]
+        return _answered(reply, terms, sent, zip(items, encoded, values, strict=True))
 
     def commit(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim."""
         if held.state == "done":
             return
-        self._check(held)
+        held.is_unreported = False
+        if held.lane is None:  # a call without an answer may be made again, whatever was learnt since
+            self._check(held)
+        held.end()
         yield from self._stored.attempt(partial(self._commit, held=held))
 
     def _commit(self, handle: Handle, held: Held) -> Op[None]:
         if not held.value.startswith(handle.generation):
             raise self._lost(held)
-        owner = held.value[-_OWNER_BYTES:]
-        keys, arguments = [held.key], [handle.layout.pack_one(held.encoded), owner]
+        keys, arguments = [self._key(held.encoded)], [handle.layout.pack_one(held.encoded), held.owner]
         if self._retry_safe:
-            if held.lane is None:
-                held.lane = self._lanes.take()
-                held.lane.next_call(crc32(held.encoded, handle.check))
-            keys.append(held.lane.key)
-            arguments.append(held.lane.call.encode())
+            if (lane := held.lane) is None:
+                lane = self._lanes.take()
+                lane.next_call(crc32(held.encoded, handle.check))
+                held.lane = lane  # with the number of this call, not of the last
+            keys.append(self._lanes.key(lane.name))
+            arguments.append(lane.call.encode())
         with outcome_matters(self._stored.name, _AGAIN):
             reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
-        if held.lane is not None:
-            give_back(held.lane)
-            held.lane = None
+        # In this order, as a thread may be interrupted between any two steps: a lane has one owner.
+        held.state = "done" if reply == 1 else "lost"
+        lane, held.lane = held.lane, None
+        if lane is not None:
+            give_back(lane)
         if reply != 1:
             raise self._lost(held)
-        held.state = "done"
 
     def release(self, held: Held) -> Op[None]:
         """Give the item back; nothing happens if it is not held any more."""
         if held.state == "claimed":
-            yield from self._call(_RELEASE, [held.key], held, [])
+            held.end()
+            yield from self._call(_RELEASE, [self._key(held.encoded)], held, [])
             held.state = "released"
 
     def extend(self, held: Held, lease: int) -> Op[None]:
         """Hold the item for `lease` ms from now."""
         self._check(held)
-        keys = [held.key, self._stored.key] if self._stored.has_layers else [held.key]
-        if (yield from self._call(_EXTEND, keys, held, [lease])) != 1:
+        if not (yield from self._extended(held, lease)):
             raise self._lost(held)
+
+    def renew_lease(self, held: Held) -> Op[None]:
+        """Hold the item for its lease from now, unless its commit or release has begun meanwhile."""
+        if held.is_renewable:
+            is_held = yield from self._extended(held, held.lease)
+            if not is_held and held.is_renewable:
+                held.is_unreported = True
+                raise self._lost(held)
+
+    def _extended(self, held: Held, lease: int) -> Op[bool]:
+        keys, sent = [self._key(held.encoded)], time.monotonic()
+        if self._stored.has_layers:
+            keys.append(self._stored.key)
+        is_held: bool = (yield from self._call(_EXTEND, keys, held, [lease])) == 1
+        if is_held:
+            held.prolong(lease, sent)
+        return is_held
 
     def claim_again(self, held: Held) -> None:
         """Let the next claim of the item return this one."""
         if held.state == "claimed":
-            self._pending.setdefault(held.key, held.value[-_OWNER_BYTES:])
+            self._pending.setdefault(self._key(held.encoded) + held.holder, held.owner)
 
     def _call(self, script: scripts.Script, keys: list[bytes], held: Held, arguments: list[int]) -> Op[Any]:
         with outcome_matters(self._stored.name, _AGAIN):
             return (yield from call(script, keys, [held.value, *arguments], self._stored.wait))
 
     def _check(self, held: Held) -> None:
+        if held.state == "lost":
+            raise self._lost(held)
         if held.state != "claimed":
             raise ClaimLostError(
                 f"{shown(held.item)} is not held by this worker: its state is {held.state!r}"
@@ -183,6 +212,77 @@ class Claims:
     def _lost(self, held: Held) -> ClaimLostError:
         held.state = "lost"
         return ClaimLostError(
-            f"the claim on {shown(held.item)} ran out or its filter was cleared, and another worker "
-            "may have it; nothing was changed: take a longer lease, or extend() it in time"
+            f"the claim on {shown(held.item)} ran out, its owner claimed it again, or its filter was "
+            "cleared, and another worker may have it; nothing was changed: take a longer lease, or renew=True"
         )
+
+
+def _answered(
+    reply: str | bytes, terms: Terms, sent: float, claims: Iterable[tuple[Any, str | bytes, bytes]]
+) -> list[Held]:
+    """Return the claims of a call that was sent at that monotonic time, by the script's reply."""
+    answers, *busy = (reply if isinstance(reply, str) else reply.decode()).split(" ")
+    own, others = sent + terms.lease / 1000, (time.monotonic() + int(left) / 1000 for left in busy)
+    return [
+        Held(
+            item,
+            _ANSWERS[answer],
+            as_bytes(code),
+            value,
+            until=next(others) if answer == "b" else own,
+            lease=terms.lease,
+            holder=terms.holder,
+        )
+        for answer, (item, code, value) in zip(answers, claims, strict=True)
+    ]
+
+
+def _distinct(encoded: Iterable[str | bytes]) -> tuple[list[int], list[int]]:
+    """Return the indexes of different items, each where it is first, and each item's place in these."""
+    found: dict[bytes, int] = {}
+    indexes: list[int] = []
+    places = []
+    for i, code in enumerate(encoded):
+        place = found.setdefault(as_bytes(code), len(indexes))
+        places.append(place)
+        if place == len(indexes):
+            indexes.append(i)
+    return indexes, places
+
+
+def _in_place(claims: Sequence[Held], places: Iterable[int], make: Callable[[Held], C]) -> list[C]:
+    """Return the claim at each place, up to the first that has none; that of equal items is made once."""
+    made = list(map(make, claims))
+    return [made[place] for place in takewhile(lambda place: place < len(made), places)]
+
+
+def each_of(
+    verb: str,
+    claims: Sequence[Any],
+    helds: Sequence[Held],
+    operation: Callable[[Held], Op[None]],
+    known: set[str],
+) -> Op[list[State]]:
+    """Run an operation of each claim, all in one round trip; return the state of each afterwards.
+
+    A claim that is not held keeps its state.
+
+    :param claims: the caller's objects, for the error of an interrupted batch.
+    :param known: the verbs of earlier batches.  The first one makes its first call alone, so that a server
+        that lacks the script gets it once, and not with each claim.
+    """
+    distinct = sorted({id(held): held for held in helds}.values(), key=lambda held: held.state != "claimed")
+    alone = int(verb not in known and bool(distinct) and distinct[0].state == "claimed")
+    outcomes = yield from gather(map(operation, distinct[:alone]))
+    outcomes += yield from gather(map(operation, distinct[alone:]), most=TOGETHER)
+    known.update([verb] * alone)
+    failed = {
+        id(held): outcome
+        for held, outcome in zip(distinct, outcomes, strict=True)
+        if outcome is not None and not isinstance(outcome, ClaimLostError)
+    }
+    answered = list(takewhile(lambda held: id(held) not in failed, helds))
+    states = [held.state for held in answered]
+    if failed:
+        raise_interrupted(verb, states, claims, failed[id(helds[len(states)])])
+    return states

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any, ClassVar, Final, TypeVar
 
-from bloomredis import arguments
 from bloomredis.bits.batch import Encoded
 from bloomredis.operations import info
-from bloomredis.operations.claims import Claims, Held
+from bloomredis.operations.claims import Claims
 from bloomredis.operations.fullness import Fullness
+from bloomredis.operations.held import Held, Terms
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import load
 from bloomredis.operations.local_cache import CachedMembership
 from bloomredis.operations.membership import Membership
+from bloomredis.operations.module_load import load_items
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.verbs import Codec, Keep, StoredVerbs
@@ -26,6 +26,7 @@ from bloomredis.stored.base import Stored
 from bloomredis.stored.foreign import ForeignLayout
 from bloomredis.stored.handle import Description
 from bloomredis.stored.header import COUNTING, FILTER
+from bloomredis.stored.module import StoredModule
 from bloomredis.stored.single import StoredFilter
 
 C = TypeVar("C")
@@ -68,6 +69,7 @@ class FilterOperations(StoredVerbs):
             self.cache = CachedMembership(stored, self.ledger, self.membership, cache_check)
         self._answering: Membership | CachedMembership = self.cache or self.membership
         self._claims = Claims(stored, self.lanes, retry_safe=options.retry_safe)
+        self.batched: set[str] = set()
         self.servers = 1
 
     # -- items
@@ -116,6 +118,8 @@ class FilterOperations(StoredVerbs):
         if self.fullness is not None and self.fullness.refuses:
             yield from self.fullness.admit()
         before, stored = self.membership.loaded, self.stored
+        if isinstance(stored, StoredModule):
+            return (yield from load_items(stored, self.codec, source, progress))
         done = yield from load(stored, self.membership, self.codec, source, progress)
         stored.left -= self.membership.loaded - before
         if self.fullness is not None and stored.left <= 0:
@@ -124,16 +128,15 @@ class FilterOperations(StoredVerbs):
 
     # -- claims: check and set in two steps, for workers that may crash in between
 
-    def claim(self, item: Any, lease: float | timedelta, make: Callable[[Held], C]) -> Op[C]:
-        """Hold an item while working on it, unless it is done or another worker holds it."""
-        duration = arguments.milliseconds("lease", lease)
-        return self._claims.claim(self.codec.encode(item), item, duration, make)
+    def claim_one(self, encoded: bytes, item: Any, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
+        """Claim an item, which has been encoded."""
+        return self._claims.claim(encoded, item, terms, make)
 
     def claim_encoded(
-        self, encoded: Encoded, items: Sequence[Any], lease: int, make: Callable[[Held], C]
+        self, encoded: Encoded, items: Sequence[Any], terms: Terms, make: Callable[[Held], C]
     ) -> Op[list[C]]:
-        """Claim `items`, which have been encoded, for `lease` ms."""
-        return self._claims.claim_many(encoded, items, lease, make)
+        """Claim `items`, which have been encoded."""
+        return self._claims.claim_many(encoded, items, terms, make)
 
     def commit(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim, in one step."""
@@ -143,9 +146,13 @@ class FilterOperations(StoredVerbs):
         """Give the item back."""
         return self._claims.release(held)
 
-    def extend(self, held: Held, lease: float | timedelta) -> Op[None]:
-        """Hold the item for `lease` seconds (or a timedelta) from now."""
-        return self._claims.extend(held, arguments.milliseconds("lease", lease))
+    def extend_by(self, held: Held, lease: int) -> Op[None]:
+        """Hold the item for `lease` ms from now."""
+        return self._claims.extend(held, lease)
+
+    def renew_lease(self, held: Held) -> Op[None]:
+        """Hold the item for its lease from now, unless its commit or release has begun meanwhile."""
+        return self._claims.renew_lease(held)
 
     def claim_again(self, held: Held) -> None:
         """Let the next claim of an item return this one, which did not reach the caller."""
@@ -155,6 +162,8 @@ class FilterOperations(StoredVerbs):
 
     def known(self) -> dict[str, object]:
         """Return the parameters that are known without I/O."""
+        if isinstance(self.stored, StoredModule):
+            return self.stored.parameters
         head = self.stored.head if isinstance(self.stored, StoredFilter) else None
         return info.known(head, self.layout)
 
@@ -164,7 +173,7 @@ class FilterOperations(StoredVerbs):
 
     def info(self) -> Op[FilterInfo]:
         """Return the filter's parameters and how full it is."""
-        return info.combined((yield from self._layers()))
+        return info.combined((yield from self._layers()), grows=isinstance(self.stored, StoredModule))
 
     def _layers(self) -> Op[list[FilterInfo]]:
         layers = []
@@ -175,6 +184,8 @@ class FilterOperations(StoredVerbs):
 
     def ones(self, found: Description) -> Op[int]:
         """Return the number of bits that are set."""
+        if not found.has_bits:
+            return info.expected_ones(found.header)
         ones = 0
         for start in range(found.first_byte, found.size_bytes, _BITCOUNT_BYTES):
             ones += yield from send(("BITCOUNT", found.key, start, start + _BITCOUNT_BYTES - 1))

@@ -14,14 +14,12 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from bloomredis.arguments import OnFull
-from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import BatchInterruptedError, BloomError, FilterFullError
-from bloomredis.protocol.calls import send
 from bloomredis.protocol.gather import beside
 from bloomredis.protocol.steps import Op
-from bloomredis.stored import header
 from bloomredis.stored.base import UNBOUNDED
 from bloomredis.stored.handle import Handle
+from bloomredis.stored.module import StoredModule
 from bloomredis.stored.single import StoredFilter
 
 T = TypeVar("T")
@@ -38,7 +36,7 @@ class Fullness:
     A call after `until`, by the monotonic clock, has to look, or to react.
     """
 
-    def __init__(self, stored: StoredFilter, on_full: OnFull) -> None:
+    def __init__(self, stored: StoredFilter | StoredModule, on_full: OnFull) -> None:
         self._stored = stored
         self._on_full = on_full
         self._known: Handle | None = None
@@ -92,9 +90,7 @@ class Fullness:
         if handle is None or handle is self._told:
             return
         with suppress(BloomError, ValueError):
-            found = header.parse((yield from send(("GETRANGE", handle.key, 0, HEADER_BYTES - 1))))
-            known = found.identity == handle.identity
-            self._stored.left = found.capacity - found.count if known else UNBOUNDED
+            self._stored.left = yield from self._stored.room(handle)
 
     def _count(self, new: int) -> None:
         self._stored.left -= new
@@ -119,8 +115,12 @@ class Fullness:
     def _message(self) -> str:
         head, left = self._stored.head, self._stored.left
         capacity, rate = (head.capacity, head.error_rate) if head else (0, 0.0)
-        return (
-            f"{self._stored.name!r} has {capacity - left} items and was made for capacity {capacity}: "
+        then = (
             f"with more it errs more often than error_rate {rate}. Make a larger one, or use "
             "ScalingBloomFilter"
+            if self._stored.is_one_bitmap
+            else "with more the server's module makes it larger; leave on_full out to let it"
+        )
+        return (
+            f"{self._stored.name!r} has {capacity - left} items and was made for capacity {capacity}: {then}"
         )

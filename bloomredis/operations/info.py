@@ -78,7 +78,7 @@ def describe(name: str, found: Description, ones: int) -> FilterInfo:
         estimated_error_rate=_estimated_error_rate(head, fill, estimate),
         ttl=found.ttl,
         generation=head.generation.hex(),
-        created_at=datetime.fromtimestamp(head.created_at / 1e6, UTC) if has_header else None,
+        created_at=datetime.fromtimestamp(head.created_at / 1e6, UTC) if head.created_at else None,
     )
 
 
@@ -89,13 +89,22 @@ def _estimated_error_rate(head: Header, fill: float, items: int) -> float:
     return min(1.0, sizing.expected_error_rate(fill, head.num_hashes) + equal)
 
 
-def combined(layers: Sequence[FilterInfo]) -> FilterInfo:
-    """Return the info of several layers together, the newest first; an item may be in any."""
+def expected_ones(head: Header) -> int:
+    """Return the bits to expect set in a bitmap that cannot be read, by the number of its items."""
+    return round(sizing.expected_fill_ratio(head.count, head.num_bits, head.num_hashes) * head.num_bits)
+
+
+def combined(layers: Sequence[FilterInfo], *, grows: bool = False) -> FilterInfo:
+    """Return the info of several layers together, the newest first; an item may be in any.
+
+    :param grows: the filter has the parameters of its oldest layer, and more room by now.
+    """
     if len(layers) == 1:
         return layers[0]
     bits = sum(layer.num_bits for layer in layers)
     return replace(
         _summed(layers),
+        capacity=layers[-1 if grows else 0].capacity,
         num_bits=bits,
         fill_ratio=sum(layer.fill_ratio * layer.num_bits for layer in layers) / bits,
         estimated_error_rate=1 - math.prod(1 - layer.estimated_error_rate for layer in layers),

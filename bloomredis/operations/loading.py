@@ -182,7 +182,7 @@ def load(
         batch = yield NextBatch(source, batches.take)
         if batches.items and (batches.is_full or not batch):
             before, done = done, done + batches.items
-            with _counted(before), outcome_matters(stored.name):
+            with counted(before), outcome_matters(stored.name):
                 sent_to = yield from _send(stored, membership, batches)
                 # There is nothing to compare with if the segments were empty.
                 added = batches.finish() if batches.was_empty else (yield Compute(batches.finish))
@@ -195,7 +195,7 @@ def load(
 
 
 @contextmanager
-def _counted(done: int) -> Iterator[None]:
+def counted(done: int) -> Iterator[None]:
     """Say in an error how many items are in: those after them were read, and are not kept."""
     try:
         yield

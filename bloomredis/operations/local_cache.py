@@ -4,7 +4,8 @@ An item whose bits are all set in the copy is in the filter, as long as the filt
 Every script call on the primary confirms the generation, so the copy may answer for some seconds after the
 last call was sent; then the next call goes to the server again.  The answers of the server are recorded in
 the copy of their generation.  The items of other clients are read piece by piece, before calls that go to
-the server anyway, as long as the copy misses enough of them.
+the server anyway: at first without a pause, so that the copy of a filter of some megabytes is whole by the
+end of the first call; later with pauses, as long as the copy misses enough of them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
 
+_AT_ONCE: Final = 0.03
+"""Seconds for which pieces are read without a pause when a copy begins."""
+
 _SHARE: Final = 20
 """Pause between two pieces, as a multiple of the time that the last one took."""
 
@@ -48,6 +52,7 @@ class _Copy:
         self.bits = Bits(handle.bitmap)
         self.until = self.not_before = 0.0  # monotonic: the end of its answers, the next piece
         self.next_piece: int | None = 0  # its first byte, None if all were read
+        self.at_once = _AT_ONCE  # seconds of reading that are left without a pause
         self.misses = 0
 
 
@@ -167,28 +172,40 @@ class CachedMembership:
         return bool(pending) and all(as_bytes(item) in pending for item in items)
 
     def _refreshed(self, handle: Handle) -> Op[_Copy]:
-        """Return the copy of the filter that `handle` names, after reading the next piece if it is due."""
+        """Return the copy of the filter that `handle` names, after reading the pieces that are due."""
         copy = self._copy
         if copy is None or copy.handle is not handle:
             copy = self._copy = _Copy(handle)
-        if copy.next_piece is None or time.monotonic() < copy.not_before:
-            return copy
-        first, asked = copy.next_piece, time.monotonic()
+        while (first := copy.next_piece) is not None and time.monotonic() >= copy.not_before:
+            following, asked = first + PIECE_BYTES, time.monotonic()
+            copy.next_piece = following if following < len(copy.bits.bytes) else None  # others read on
+            is_read = False
+            try:
+                is_read = yield from self._read(copy, first)
+            finally:
+                if not is_read:
+                    copy.next_piece = first
+            if not is_read:
+                break
+            now = time.monotonic()
+            copy.at_once = copy.at_once - (now - asked) if copy.next_piece is not None else 0.0
+            if copy.at_once <= 0.0:
+                copy.not_before = now + _SHARE * (now - asked)
+        return copy
+
+    def _read(self, copy: _Copy, first: int) -> Op[bool]:
+        """Read a piece into the copy; False if there was an error."""
         try:
             piece = yield from self._stored.run(
-                READ, handle, (first, PIECE_BYTES), reads=True, replicas=False
+                READ, copy.handle, (first, PIECE_BYTES), reads=True, replicas=False
             )
         except LayoutChanged:
             raise
         except Exception as error:
             _log.debug("the local cache of %r was not refreshed: %s", self._stored.name, error)
-        else:
-            now = time.monotonic()
-            copy.bits.unite(first, piece)
-            copy.not_before = now + _SHARE * (now - asked)
-            following = first + PIECE_BYTES
-            copy.next_piece = following if following < len(copy.bits.bytes) else None
-        return copy
+            return False
+        copy.bits.unite(first, piece)
+        return True
 
     def _learn(self, copy: _Copy, sent: float, there: HashedBatch | None, misses: int) -> None:
         """Record that a call sent at `sent` confirmed the generation, and which items are in it.

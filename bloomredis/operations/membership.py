@@ -16,32 +16,20 @@ from zlib import crc32
 
 from bloomredis.arguments import shown
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
-from bloomredis.errors import (
-    ConnectionFailedError,
-    OutcomeUnknownError,
-    ServerRefusedError,
-)
+from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations.outcomes import Answers, is_not_executed, raise_interrupted, raise_unknown
+from bloomredis.operations.packing import cutter
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back
-from bloomredis.protocol.replies import (
-    LANE,
-    Refusal,
-    Reply,
-    flags_of,
-    outcome_matters,
-)
+from bloomredis.protocol.replies import LANE, Refusal, Reply, flags_of, outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Arguments, Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
 
 ADD, CONTAINS = scripts.load("add"), scripts.load("contains")
 _ADD_COUNT: Final = scripts.load("add_count")
-
-PACKED: Final = 16_384
-"""Items that are packed together; more would be to do again where the filter gets another layer."""
 
 
 class Membership:
@@ -75,7 +63,9 @@ class Membership:
 
     def test_under(self, handle: Handle, item: bytes) -> Op[bool]:
         """Test an item in the filter that `handle` names."""
-        return (yield from self._test(handle, handle.layout.pack_one(item))) == 1
+        pack = partial(handle.layout.pack_one, item)
+        (answer,) = yield from self._stored.test(handle, (item,), pack, replicas=self._replicas)
+        return answer
 
     def test_sent(self, handle: Handle, item: bytes) -> Op[bool]:
         """Test an item by a call that has been sent already: it is the first step."""
@@ -84,21 +74,19 @@ class Membership:
         except LayoutChanged:
             return (yield from self.test_one(item))
 
-    def test(self, batch: Encoded | Prepared) -> Op[list[bool]]:
-        """Test items, some in each script."""
+    def test(self, batch: Encoded | Prepared, sent: Handle | None = None) -> Op[list[bool]]:
+        """Test items, some in each script; the first of them may have been sent already, to `sent`."""
         items, prepared = parts_of(batch)
         answers: list[bool] = []
         while len(answers) < len(items):
-            handle = yield from self._stored.acquire()
-            packed = _packed(handle, items, len(answers), prepared)
-            step = handle.items * handle.layout.item_bytes
+            handle, sent = sent or (yield from self._stored.acquire()), None
+            cut, last = cutter(handle, items, len(answers), prepared)
             with suppress(LayoutChanged):
-                for start in range(0, len(packed), step):
-                    answers += flags_of((yield from self._test(handle, packed[start : start + step])))
+                for start in range(len(answers), last, handle.items):
+                    stop = min(start + handle.items, last)
+                    run, pack = items[start:stop], partial(cut, start, stop)
+                    answers += yield from self._stored.test(handle, run, pack, replicas=self._replicas)
         return answers
-
-    def _test(self, handle: Handle, packed: bytes) -> Op[Reply]:
-        return self._stored.run(CONTAINS, handle, [packed], reads=True, replicas=self._replicas)
 
     def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
         """Add an item; True if it was new.  `token` names the call that is asked about."""
@@ -111,10 +99,11 @@ class Membership:
             return (yield from self._add(handle, packed, (item,))) == 1
         return (yield from self._add_pending(handle, packed, item, token)) == 1
 
-    def add(self, batch: Encoded | Prepared, source: Sequence[Any]) -> Op[Answers]:
+    def add(self, batch: Encoded | Prepared, source: Sequence[Any], sent: Any = None) -> Op[Answers]:
         """Add items, some in each script; say of each whether it was new.
 
         :param source: the items as the caller gave them, for the error of an interrupted batch.
+        :param sent: a call with all of them that has been sent already: it is the first step.
         """
         items, prepared = parts_of(batch)
         generations: list[tuple[int, bytes]] = []  # of the answers from each index on
@@ -126,10 +115,16 @@ class Membership:
         answers = Answers(keep)
         try:
             while len(answers) < len(items):
-                handle = yield from self._stored.acquire()
+                handle = sent.handle if sent else (yield from self._stored.acquire())
                 generations.append((len(answers), handle.generation))
+                call, sent = sent, None
                 with suppress(LayoutChanged):
-                    yield from self._add_rest(handle, items, answers, prepared)
+                    if call:
+                        packed = call.command[-2]
+                        reply = yield from self.add_in(call.lane, handle, packed, items, call.sent)
+                        answers += flags_of(reply)
+                    else:
+                        yield from self._add_rest(handle, items, answers, prepared)
         except Exception as error:
             raise_interrupted("add_many", answers, source, error)
         except BaseException:  # the caller was cancelled or interrupted
@@ -142,17 +137,16 @@ class Membership:
     ) -> Op[None]:
         """Add items that have no answer yet: as many as are worth packing together."""
         first = len(answers)
-        packed, size = _packed(handle, items, first, prepared), handle.layout.item_bytes
-        last = first + len(packed) // size
+        cut, last = cutter(handle, items, first, prepared)
         for start, stop, pending in self._ledger.cut(items, first, last, handle.items, handle.generation):
             if pending:
-                piece = packed[(start - first) * size : (stop - first) * size]
-                answers += flags_of((yield from self._add_pending(handle, piece, items[start], None)))
+                answers += flags_of(
+                    (yield from self._add_pending(handle, cut(start, stop), items[start], None))
+                )
                 continue
             while len(answers) < stop:  # a script may end early, where the filter has to grow
                 at = len(answers)
-                piece = packed[(at - first) * size : (stop - first) * size]
-                answers += flags_of((yield from self._add(handle, piece, items[at:stop])))
+                answers += flags_of((yield from self._add(handle, cut(at, stop), items[at:stop])))
 
     def _add(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
         """Add packed items in one script, in a lane that is theirs until they are answered."""
@@ -253,14 +247,15 @@ class Membership:
     ) -> Op[Reply]:
         """Add one packed item that was in a call without an answer: answer as that call would have."""
         if pending.answer is not None:
-            if (yield from self._test(handle, packed)) != 1:  # forgotten meanwhile
+            there = yield from self._stored.test(handle, (item,), lambda: packed, replicas=self._replicas)
+            if not there[0]:  # forgotten meanwhile
                 return (yield from self._add(handle, packed, (item,)))
             return int(pending.answer)
         keys = [self._lanes.key(pending.name), self._lanes.key(pending.lane)]
         own = f"1.{crc32(as_bytes(item), handle.check):08x}"
         arguments: Arguments = [packed, own, pending.call, pending.index]
         try:
-            reply: Reply = yield from self._stored.run(self._change, handle, arguments, keys)
+            reply: Reply = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
         except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
             # The token is its caller's, who may ask too; without it this object asks again.
             raise_unknown(self._stored.name, error, [pending.token(item) if by_token else None])
@@ -287,10 +282,3 @@ class Membership:
         self.loaded += added
         yield from self._stored.run(_ADD_COUNT, handle, (added, call), (lane.key,))
         lane.free.append(lane)
-
-
-def _packed(handle: Handle, items: Encoded, first: int, prepared: Prepared | None) -> bytes:
-    """Pack items from the `first` on for the filter: all that were prepared for it, or a number of them."""
-    if prepared is not None and prepared.layout == handle.layout:
-        return prepared.packed()[first * handle.layout.item_bytes :]
-    return handle.layout.pack(items[first : first + PACKED])

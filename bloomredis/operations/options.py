@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Required, TypedDict
 from bloomredis import arguments
 from bloomredis.arguments import OnFull, OnLost
 from bloomredis.bits.encoding import Item
+from bloomredis.operations.events import Hook
 from bloomredis.protocol.calls import Wait
 from bloomredis.stored.foreign import ForeignLayout
 from bloomredis.stored.planning import StorageOptions
@@ -39,8 +40,10 @@ class CommonParameters(TypedDict, Generic[I], total=False):
     retry_safe: bool
     encode: Callable[[I], bytes] | None
     coalesce: bool | None
+    keep_connection: bool | None
     min_replicas: int
     replica_timeout: Seconds
+    observe: Hook | None
 
 
 class PlainParameters(CommonParameters[I], total=False):
@@ -108,27 +111,38 @@ class Options:
     :param encode: turns an item into bytes, for items that are not str, bytes or int.
     :param coalesce: let concurrent calls share round trips: those of tasks in asyncio, where None means
         True, or of threads other than the main one, where None means False.
+    :param keep_connection: let scripts be called over a connection of the client's pool without the client's
+        own way around it, which takes longer than the call; limits and retries stay the client's.  None
+        does so where nothing else can tell the difference; True raises ValueError where something could, as
+        with a subclass, instrumentation, a blocking pool or a cluster; False never does.
     :param min_replicas: replicas that must have a write before the call returns; fewer raise
         `OutcomeUnknownError`.  On a cluster they are those of the node that has the key.
     :param replica_timeout: seconds to wait for them.
+    :param observe: is called with a `CallEvent` after each call; None for the hook of
+        `bloomredis.instrument`, if there is one.
     """
 
     on_lost: OnLost = "raise"
     retry_safe: bool = True
     encode: Callable[[Any], bytes] | None = None
     coalesce: bool | None = None
+    keep_connection: bool | None = None
     min_replicas: int = 0
     replica_timeout: Seconds = 1.0
+    observe: Hook | None = None
 
     def __post_init__(self) -> None:
         arguments.on_lost(self.on_lost, can_create=True)
         arguments.flag("retry_safe", self.retry_safe)
         arguments.flag("coalesce", self.coalesce, optional=True)
+        arguments.flag("keep_connection", self.keep_connection, optional=True)
         if self.encode is not None and not callable(self.encode):
             raise TypeError(
                 f"encode must be a callable or None, not {type(self.encode).__name__} "
                 f"{arguments.shown(self.encode)}"
             )
+        if self.observe is not None and not callable(self.observe):
+            raise TypeError(f"observe must be a callable or None, not {arguments.shown(self.observe)}")
         self.wait  # noqa: B018 - checks its parameters
 
     @property

@@ -17,6 +17,7 @@ from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.receipts import Lane, Lanes, give_back
 from bloomredis.protocol.scripts import Script
 from bloomredis.protocol.steps import Command, Op
+from bloomredis.stored.handle import Handle
 
 
 class AnyPipeline(Protocol):
@@ -113,15 +114,15 @@ class Queueing(FilterOperations):
             keys.append(lane.key)
             values.append(lane.next_call(crc32(packed, handle.check)).encode())
         keys += handle.extra
-        self._queue(pipe, ADD, (len(keys), *keys, *values))
+        self._queue(pipe, ADD, handle, (len(keys), *keys, *values))
 
     def queue_contains(self, pipe: AnyPipeline, item: Any) -> Op[None]:
         """Queue a test; that place in `pipe.execute()` holds 1 or 0."""
         handle = yield from self.stored.acquire()
         packed = handle.layout.pack_one(self.codec.encode(item))
         keys = (handle.key, *handle.extra)
-        self._queue(pipe, CONTAINS, (len(keys), *keys, handle.identity, packed))
+        self._queue(pipe, CONTAINS, handle, (len(keys), *keys, handle.identity, packed))
 
-    def _queue(self, pipe: AnyPipeline, script: Script, tail: Command) -> None:
-        stored = self.stored.script(script)
-        self._pipelines.queue(pipe, stored, lambda verb, code: (verb, code, *tail))
+    def _queue(self, pipe: AnyPipeline, script: Script, handle: Handle, tail: Command) -> None:
+        version = self.stored.script(script, in_blocks=handle.in_blocks)
+        self._pipelines.queue(pipe, version, lambda verb, code: (verb, code, *tail))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from functools import partial
+from typing import Any, Final, Unpack
 
 from bloomredis import arguments
 from bloomredis.arguments import OnFull
+from bloomredis.bits import sizing
 from bloomredis.bits.batch import Encoded
-from bloomredis.operations.claims import Held
+from bloomredis.bits.module_items import ModuleItems
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.fullness import Fullness
+from bloomredis.operations.held import Held
 from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import Queueing
@@ -28,7 +31,11 @@ from bloomredis.stored.foreign import (
     several_keys,
 )
 from bloomredis.stored.foreign_layers import ChainLayout, LinkedLayout, StoredChain, StoredLinks
+from bloomredis.stored.module import StoredModule
 from bloomredis.stored.single import StoredFilter
+
+MODULE_RATE: Final = 0.25
+"""The highest error rate that RedisBloom makes a filter for."""
 
 
 class PlainOperations(Queueing, FilterOperations):
@@ -52,12 +59,11 @@ class PlainOperations(Queueing, FilterOperations):
         arguments.flags(refresh_ttl=refresh_ttl, local_cache=local_cache)
         name = arguments.name(name)
         check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
-        stored: Stored
+        foreign = None
         if layout is None or isinstance(layout, str):
-            _check_native(refresh_ttl=refresh_ttl)
-            foreign, new = None, planning.template(capacity, error_rate, layout)
-            storage = options.storage(ttl, can_create=new is not None)
-            stored = StoredFilter(name, new=new, layout=layout, **storage)
+            own = _module if layout == ModuleItems.name else partial(_native, layout=layout)
+            _check_own(layout, refresh_ttl=refresh_ttl, local_cache=local_cache)
+            stored: Stored = own(name, capacity, error_rate, ttl, options)
         else:
             foreign = checked_layout(layout, capacity, error_rate)
             _check_foreign(name, foreign, options, local_cache=local_cache)
@@ -99,7 +105,9 @@ class PlainOperations(Queueing, FilterOperations):
 def _fullness(stored: Stored, on_full: OnFull) -> Fullness | None:
     """Return the watch over the capacity; None for a bitmap without a header, which counts nothing."""
     arguments.on_full(on_full)
-    if isinstance(stored, StoredFilter):
+    if isinstance(stored, StoredModule) and on_full == "warn":
+        return None  # it grows, and keeps its error rate
+    if isinstance(stored, StoredFilter | StoredModule):
         return Fullness(stored, on_full)
     if on_full != "warn":
         raise ValueError(
@@ -108,11 +116,42 @@ def _fullness(stored: Stored, on_full: OnFull) -> Fullness | None:
     return None
 
 
-def _check_native(*, refresh_ttl: bool) -> None:
-    """Raise `ValueError` for options that need another system's layout."""
+def _native(
+    name: str,
+    capacity: int | None,
+    error_rate: float | None,
+    ttl: Seconds | None,
+    options: Options,
+    *,
+    layout: str | None,
+) -> StoredFilter:
+    new = planning.template(capacity, error_rate, layout)
+    storage = options.storage(ttl, can_create=new is not None)
+    return StoredFilter(name, new=new, layout=layout, **storage)
+
+
+def _module(
+    name: str, capacity: int | None, error_rate: float | None, ttl: Seconds | None, options: Options
+) -> StoredModule:
+    given = arguments.parameters(capacity, error_rate)
+    new = given and (sizing.checked_capacity(given[0]), sizing.checked_error_rate(given[1]))
+    if new is not None and new[1] > MODULE_RATE:
+        raise ValueError(
+            f"error_rate must be at most {MODULE_RATE} with layout='module', not {new[1]}: the server's "
+            "module takes a higher one for that"
+        )
+    return StoredModule(name, new=new, **options.storage(ttl, can_create=new is not None))
+
+
+def _check_own(layout: str | None, *, refresh_ttl: bool, local_cache: bool) -> None:
+    """Raise `ValueError` for options that need another system's layout, or bits that can be read."""
     if refresh_ttl:
         raise ValueError(
             "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
+        )
+    if local_cache and layout == ModuleItems.name:
+        raise ValueError(
+            "local_cache=True is not for layout='module': the server's module keeps the bits to itself"
         )
 
 

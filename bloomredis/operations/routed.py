@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
 from bloomredis.bits.encoding import rows_from
 from bloomredis.errors import BatchInterruptedError, BloomError
-from bloomredis.operations.claims import Held
 from bloomredis.operations.filter import FilterOperations
+from bloomredis.operations.held import Held, Terms
 from bloomredis.operations.loading import load_one_batch
 from bloomredis.operations.merging import Answered, put_together, stopped_batch
 from bloomredis.operations.options import Options
@@ -45,6 +44,7 @@ class RoutedOperations(Verbs):
         self.name = name
         self.codec = codec
         self.options = options
+        self.batched: set[str] = set()
         self._parts: dict[Place, Queueing] = {}
 
     @abstractmethod
@@ -75,7 +75,9 @@ class RoutedOperations(Verbs):
         return at(place[0] if self.servers > 1 else None, call(self._part(place)))
 
     def _route(self, item: Any, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        encoded = self.codec.encode(item)
+        return self._route_encoded(self.codec.encode(item), call)
+
+    def _route_encoded(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         yield from self._ready()
         return (yield from self._on(self._place(encoded), call))
 
@@ -142,7 +144,7 @@ class RoutedOperations(Verbs):
             raise
         merged, error = put_together(len(items), outcomes)
         if error is None:
-            return Answers(lambda i, _: answered.keep([i]), [answer is True for answer in merged])
+            return Answers(lambda i, _: answered.keep([i]), cast("list[bool]", merged))
         known = merged.index(None)
         answered.keep(range(known, len(items)))
         interrupted = stopped_batch("add_many", merged, items, error, outcomes)
@@ -155,7 +157,7 @@ class RoutedOperations(Verbs):
         merged, error = put_together(len(encoded), outcomes)
         if error is not None:
             raise error
-        return [answer is True for answer in merged]
+        return cast("list[bool]", merged)
 
     def keeper(self) -> Keep:
         """Return what keeps answers of the filter as it is now, for a caller who asks again."""
@@ -178,19 +180,19 @@ class RoutedOperations(Verbs):
 
     # -- claims
 
-    def claim(self, item: Any, lease: float | timedelta, make: Callable[[Held], C]) -> Op[C]:
-        """Hold an item while working on it, unless it is done or another worker holds it."""
-        return self._route(item, lambda part: part.claim(item, lease, make))
+    def claim_one(self, encoded: bytes, item: Any, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
+        """Claim an item, which has been encoded."""
+        return self._route_encoded(encoded, lambda part: part.claim_one(encoded, item, terms, make))
 
     def claim_encoded(
-        self, encoded: Encoded, items: Sequence[Any], lease: int, make: Callable[[Held], C]
+        self, encoded: Encoded, items: Sequence[Any], terms: Terms, make: Callable[[Held], C]
     ) -> Op[list[C]]:
-        """Claim `items`, which have been encoded, for `lease` ms."""
+        """Claim `items`, which have been encoded."""
         claimed: list[tuple[Queueing, Held]] = []
 
         def call(own: list[int], mine: Any, part: Queueing) -> Op[list[Held]]:
             held = yield from part.claim_encoded(
-                parts_of(mine)[0], [items[i] for i in own], lease, lambda held: held
+                parts_of(mine)[0], [items[i] for i in own], terms, lambda held: held
             )
             claimed.extend((part, each) for each in held)
             return held
@@ -202,25 +204,30 @@ class RoutedOperations(Verbs):
                 part.claim_again(held)
             raise
         merged, error = put_together(len(items), outcomes)
+        made = {id(held): make(held) for held in merged if held is not None}
         if error is None:
-            return [make(held) for held in merged if held is not None]
+            return [made[id(held)] for held in merged]
         known = merged.index(None)
         for item, after in zip(encoded[known:], merged[known:], strict=True):
             if after is not None:
                 self._part(self._place(as_bytes(item))).claim_again(after)
-        raise stopped_batch("claim_many", [held and make(held) for held in merged], items, error, outcomes)
+        raise stopped_batch("claim_many", [made.get(id(held)) for held in merged], items, error, outcomes)
 
     def commit(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim, in one step."""
-        return self._route(held.item, lambda part: part.commit(held))
+        return self._route_encoded(held.encoded, lambda part: part.commit(held))
 
     def release(self, held: Held) -> Op[None]:
         """Give the item back."""
-        return self._route(held.item, lambda part: part.release(held))
+        return self._route_encoded(held.encoded, lambda part: part.release(held))
 
-    def extend(self, held: Held, lease: float | timedelta) -> Op[None]:
-        """Hold the item for `lease` seconds (or a timedelta) from now."""
-        return self._route(held.item, lambda part: part.extend(held, lease))
+    def extend_by(self, held: Held, lease: int) -> Op[None]:
+        """Hold the item for `lease` ms from now."""
+        return self._route_encoded(held.encoded, lambda part: part.extend_by(held, lease))
+
+    def renew_lease(self, held: Held) -> Op[None]:
+        """Hold the item for its lease from now, unless its commit or release has begun meanwhile."""
+        return self._route_encoded(held.encoded, lambda part: part.renew_lease(held))
 
     # -- pipelines and bulk
 

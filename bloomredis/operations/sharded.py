@@ -12,9 +12,9 @@ from bloomredis.bits.batch import Encoded, PackedBatch, Prepared, parts_of
 from bloomredis.operations import info
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.membership import PACKED
 from bloomredis.operations.options import CommonParameters, Options, Seconds
 from bloomredis.operations.outcomes import Answers
+from bloomredis.operations.packing import PACKED
 from bloomredis.operations.pipelines import Queueing
 from bloomredis.operations.routed import Place, RoutedOperations
 from bloomredis.operations.verbs import Codec, StoredVerbs
@@ -108,8 +108,8 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
     def _cut(self, encoded: Encoded) -> dict[Place, list[int]]:
         return {self._shard(number): own for number, own in self.stored.known.parted(encoded).items()}
 
-    def _route(self, item: Any, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        return self._beside_a_look(partial(super()._route, item, call))
+    def _route_encoded(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+        return self._beside_a_look(partial(super()._route_encoded, encoded, call))
 
     def _batches(self, encoded: Encoded, parts: dict[Place, list[int]]) -> Iterable[Encoded | Prepared]:
         if len(encoded) > PACKED:

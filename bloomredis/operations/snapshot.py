@@ -135,7 +135,9 @@ def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter[Any]]:
     Reading costs the server some 1 ms a megabyte, in pieces of 0.1 ms; items added meanwhile may be in.
     """
     if not stored.is_one_bitmap:
-        raise TypeError(f"{stored.name!r} is in several bitmaps, which are not copied")
+        raise TypeError(
+            f"{stored.name!r} is several bitmaps, or none that can be read, so there is no copy of it"
+        )
     while True:
         (found,) = yield from stored.current()
         handle = yield from stored.acquire()

@@ -1,4 +1,4 @@
-"""Common calls of one item, prepared without generators: the driver sends the command of the first step.
+"""Common calls of a script, prepared without generators: the driver sends the command of the first step.
 
 In any other case nothing is prepared, and the operation runs.  If sending fails, is interrupted, or the
 answer is late, the operation takes over with that command as its first step, so that every decision stays in
@@ -8,16 +8,22 @@ one place.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from bloomredis.bits.batch import Encoded
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.membership import ADD, CONTAINS
+from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.sharded import ShardedOperations
-from bloomredis.protocol.receipts import Lane
+from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, give_back
+from bloomredis.protocol.replies import Reply, flags_of
 from bloomredis.protocol.steps import Command, Op
 from bloomredis.stored.base import UNBOUNDED
 from bloomredis.stored.handle import Handle
+from bloomredis.stored.module import StoredModule
+from bloomredis.stored.module_filter import test_command
 
 
 def _plain(item: Any) -> bytes | None:
@@ -60,6 +66,62 @@ class UsualTest(NamedTuple):
         """Return the operation whose first step is the command."""
         return self.usual.filter.membership.test_sent(self.handle, self.encoded)
 
+    def answer(self, reply: Any) -> bool | None:
+        """Return the answer in a reply; None if the operation has to find it."""
+        return bool(reply == 1)
+
+
+class UsualModuleTest(UsualTest):
+    """A prepared test of an item and of the markers of a filter of the server's module."""
+
+    def answer(self, reply: Any) -> bool | None:
+        """Return the answer in a reply; None where a marker is missing."""
+        there = reply[0] == 1
+        return there if reply.count(True) == len(reply) - (not there) else None
+
+
+class UsualBatch(NamedTuple):
+    """A prepared add of several items in one script: as `UsualAdd`."""
+
+    command: Command
+    lane: Lane
+    usual: Usual
+    handle: Handle
+    items: Encoded
+    source: Sequence[Any]
+    sent: float
+
+    def operation(self) -> Op[list[bool]]:
+        """Return the operation whose first step is the command, which is sent now."""
+        return self.usual.filter.membership.add(self.items, self.source, self)
+
+    def answers(self, reply: Reply) -> Answers | None:
+        """Return the answers in a reply; None if the operation has to see it."""
+        flags = flags_of(reply)
+        if len(flags) != len(self.items) or time.monotonic() - self.sent > RECEIPT_SECONDS:
+            return None
+        give_back(self.lane)
+        self.usual.added(sum(flags))
+        items, keep, generation = self.items, self.usual.filter.ledger.keep, self.handle.generation
+        return Answers(lambda i, answer: keep(items[i], generation, answer=answer), flags)
+
+
+class UsualTests(NamedTuple):
+    """A prepared test of several items in one script."""
+
+    command: Command
+    usual: Usual
+    handle: Handle
+    items: Encoded
+
+    def operation(self) -> Op[list[bool]]:
+        """Return the operation whose first step is the command."""
+        return self.usual.filter.membership.test(self.items, self.handle)
+
+    def answers(self, reply: Reply) -> list[bool]:
+        """Return the answers in a reply."""
+        return flags_of(reply)
+
 
 class Usual:
     """The common calls of one filter object over one server."""
@@ -70,8 +132,11 @@ class Usual:
         self._ledger = operations.ledger
         self._lanes = operations.lanes
         self._fullness = operations.fullness
-        self._add = self.stored.script(ADD).sha
-        self._contains = self.stored.script(CONTAINS).sha
+        self._add, self._contains = (
+            [self.stored.script(verb, in_blocks=in_blocks).sha for in_blocks in (False, True)]
+            for verb in (ADD, CONTAINS)
+        )
+        self._of_module = isinstance(self.stored, StoredModule)
 
     def add(self, item: Any) -> UsualAdd | None:
         """Prepare an add; None if it is no common one."""
@@ -87,14 +152,48 @@ class Usual:
             return None
         lanes = self._lanes.free
         lane = lanes.pop() if lanes else self._lanes.take()
-        keys = (handle.key, lane.key, *handle.extra)
         packed = handle.layout.pack_one(item)
         call = lane.next_call(crc32(packed, handle.check))
-        command: Command = ("EVALSHA", self._add, b"%d" % len(keys), *keys, handle.identity, packed, call)
-        return UsualAdd(command, lane, self, handle, item, sent)
+        sha = self._add[handle.in_blocks]
+        if handle.extra:
+            keys = (handle.key, lane.key, *handle.extra)
+            command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed, call)
+        else:
+            command = ("EVALSHA", sha, b"2", handle.key, lane.key, handle.identity, packed, call)
+        # As `UsualAdd(…)`, which takes three times as long.
+        return tuple.__new__(UsualAdd, (command, lane, self, handle, item, sent))
 
-    def passed(self) -> None:
-        """React to a filter whose capacity is reached, unless nobody watches over it."""
+    def add_batch(self, items: Encoded, source: Sequence[Any]) -> UsualBatch | None:
+        """Prepare an add of encoded items; None if they are no common ones."""
+        handle, sent = self.stored.handle, time.monotonic()
+        if handle is None or self._ledger.items or not 0 < len(items) <= handle.items:
+            return None
+        if self._fullness is not None and sent > self._fullness.until:
+            return None
+        lanes = self._lanes.free
+        lane = lanes.pop() if lanes else self._lanes.take()
+        packed = handle.layout.pack(items)
+        keys = (handle.key, lane.key, *handle.extra)
+        call = lane.next_call(crc32(packed, handle.check))
+        sha = self._add[handle.in_blocks]
+        command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed, call)
+        return UsualBatch(command, lane, self, handle, items, source, sent)
+
+    def test_batch(self, items: Encoded) -> UsualTests | None:
+        """Prepare a test of encoded items; None if they are no common ones."""
+        handle = self.stored.handle
+        if handle is None or self._of_module or not 0 < len(items) <= handle.items:
+            return None
+        keys, packed = (handle.key, *handle.extra), handle.layout.pack(items)
+        sha = self._contains[handle.in_blocks]
+        command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed)
+        return UsualTests(command, self, handle, items)
+
+    def added(self, new: int) -> None:
+        """Count new items; react to a filter whose capacity is reached, unless nobody watches over it."""
+        self.stored.left -= new
+        if self.stored.left > 0:
+            return
         if self._fullness is None:
             self.stored.left = UNBOUNDED
         else:
@@ -105,14 +204,20 @@ class Usual:
         encoded, handle = _plain(item), self.stored.handle
         if encoded is None or handle is None:
             return None
+        if self._of_module:
+            return UsualModuleTest(test_command(handle, (encoded,)), self, handle, encoded)
         packed = handle.layout.pack_one(encoded)
-        keys = (handle.key, *handle.extra)
-        command: Command = ("EVALSHA", self._contains, b"%d" % len(keys), *keys, handle.identity, packed)
-        return UsualTest(command, self, handle, encoded)
+        sha = self._contains[handle.in_blocks]
+        if handle.extra:
+            keys = (handle.key, *handle.extra)
+            command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed)
+        else:
+            command = ("EVALSHA", sha, b"1", handle.key, handle.identity, packed)
+        return tuple.__new__(UsualTest, (command, self, handle, encoded))
 
 
 class UsualSharded:
-    """The common calls of a sharded filter on one server."""
+    """The common calls of a sharded filter on one server: those of one item."""
 
     def __init__(self, operations: ShardedOperations) -> None:
         self._operations = operations
@@ -130,6 +235,12 @@ class UsualSharded:
         return usual.add_encoded(encoded)
 
     def contains(self, item: Any) -> None:
+        """Prepare nothing."""
+
+    def add_batch(self, items: Encoded, source: Sequence[Any]) -> None:
+        """Prepare nothing: the items are in several shards."""
+
+    def test_batch(self, items: Encoded) -> None:
         """Prepare nothing."""
 
 

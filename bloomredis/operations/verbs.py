@@ -12,10 +12,12 @@ from bloomredis import arguments
 from bloomredis.arguments import listed, shown
 from bloomredis.bits import encoding
 from bloomredis.bits.batch import Encoded
-from bloomredis.operations.claims import Held
+from bloomredis.operations.claims import each_of
+from bloomredis.operations.held import Held, State, Terms, parse_token, token_of
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
+from bloomredis.protocol.gather import gather
 from bloomredis.protocol.receipts import Lanes, give_back
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
@@ -73,6 +75,8 @@ class Verbs(ABC):
     name: str
     codec: Codec
     options: Options
+    batched: set[str]
+    """Verbs of which this object has made a batch of claims."""
 
     def add_many(self, items: Iterable[Any]) -> Op[list[bool]]:
         """Add items; return for each, in order, whether it was new."""
@@ -85,14 +89,57 @@ class Verbs(ABC):
         encoded = self.codec.encode_all(listed(items))
         return (yield from self.contains_encoded(encoded)) if encoded else []
 
+    def claim(
+        self, item: Any, lease: float | timedelta, make: Callable[[Held], C], owner: str | None = None
+    ) -> Op[C]:
+        """Hold an item while working on it, unless it is done or another worker holds it."""
+        terms = Terms.of(lease, owner)
+        return self.claim_one(self.codec.encode(item), item, terms, make)
+
     def claim_many(
-        self, items: Iterable[Any], lease: float | timedelta, make: Callable[[Held], C]
+        self,
+        items: Iterable[Any],
+        lease: float | timedelta,
+        make: Callable[[Held], C],
+        owner: str | None = None,
     ) -> Op[list[C]]:
         """Claim items; return a `Claim` of each, in order."""
-        duration = arguments.milliseconds("lease", lease)
+        terms = Terms.of(lease, owner)
         batch = listed(items)
         encoded = self.codec.encode_all(batch)
-        return (yield from self.claim_encoded(encoded, batch, duration, make)) if batch else []
+        return (yield from self.claim_encoded(encoded, batch, terms, make)) if batch else []
+
+    def commit_many(self, claims: Sequence[Any], helds: Sequence[Held]) -> Op[list[State]]:
+        """Commit claims in one round trip; return the state of each afterwards."""
+        return each_of("commit_many", claims, helds, self.commit, self.batched)
+
+    def release_many(self, claims: Sequence[Any], helds: Sequence[Held]) -> Op[list[State]]:
+        """Release claims in one round trip; return the state of each afterwards."""
+        return each_of("release_many", claims, helds, self.release, self.batched)
+
+    def extend_many(
+        self, claims: Sequence[Any], helds: Sequence[Held], lease: float | timedelta
+    ) -> Op[list[State]]:
+        """Extend claims in one round trip; return the state of each afterwards."""
+        duration = arguments.milliseconds("lease", lease)
+        extend = partial(self.extend_by, lease=duration)
+        return each_of("extend_many", claims, helds, extend, self.batched)
+
+    def renew_many(self, helds: Sequence[Held]) -> Op[list[Exception | None]]:
+        """Renew the leases of claims in one round trip; return the error of each that failed."""
+        return gather(map(self.renew_lease, helds))
+
+    def extend(self, held: Held, lease: float | timedelta) -> Op[None]:
+        """Hold the item for `lease` seconds (or a timedelta) from now."""
+        return self.extend_by(held, arguments.milliseconds("lease", lease))
+
+    def token(self, held: Held) -> str:
+        """Return the token of a claim, from which another process makes the same claim."""
+        return token_of(held, self.name)
+
+    def from_token(self, token: str) -> Held:
+        """Return the claim of a token."""
+        return parse_token(token, self.name)
 
     def approximate_count(self) -> Op[int]:
         """Estimate the number of items from the share of bits set."""
@@ -107,10 +154,30 @@ class Verbs(ABC):
         """Test items that have been encoded."""
 
     @abstractmethod
+    def claim_one(self, encoded: bytes, item: Any, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
+        """Claim an item, which has been encoded."""
+
+    @abstractmethod
     def claim_encoded(
-        self, encoded: Encoded, items: Sequence[Any], lease: int, make: Callable[[Held], C]
+        self, encoded: Encoded, items: Sequence[Any], terms: Terms, make: Callable[[Held], C]
     ) -> Op[list[C]]:
-        """Claim `items`, which have been encoded, for `lease` ms."""
+        """Claim `items`, which have been encoded."""
+
+    @abstractmethod
+    def commit(self, held: Held) -> Op[None]:
+        """Put the item into the filter and drop the claim, in one step."""
+
+    @abstractmethod
+    def release(self, held: Held) -> Op[None]:
+        """Give the item back."""
+
+    @abstractmethod
+    def extend_by(self, held: Held, lease: int) -> Op[None]:
+        """Hold the item for `lease` ms from now."""
+
+    @abstractmethod
+    def renew_lease(self, held: Held) -> Op[None]:
+        """Hold the item for its lease from now, unless its commit or release has begun meanwhile."""
 
     @abstractmethod
     def known(self) -> dict[str, object]:

@@ -13,10 +13,14 @@ from bloomredis.protocol.steps import AtMostOnce, Command, Op, ReadOnly
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Replicas that must confirm a write, and the time to wait for them."""
+    """Replicas that must confirm a write, and the time to wait for them.
+
+    `touched` is a key to write to besides, if the filter's own key is no string.
+    """
 
     replicas: int
     milliseconds: int
+    touched: bytes | None = None
 
 
 _TOUCH: Final = load("touch")
@@ -79,6 +83,8 @@ def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:
 def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
     # From 7.2 on WAIT covers only writes of this connection, and an add of known items writes nothing.
     touch: Command = ("EVAL", _TOUCH.text, 1, command[3], 0)
+    if wait.touched is not None:
+        touch = ("SET", wait.touched, b"", "PX", wait.milliseconds)
     commands: list[Command] = [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
     reply, touched, replicas = yield commands if again else AtMostOnce(commands)
     if isinstance(reply, Exception):

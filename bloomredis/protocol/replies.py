@@ -45,6 +45,7 @@ STALE: Final = "BLOOMSTALE"
 LANE: Final = "BLOOMLANE"
 FULL: Final = "BLOOMFULL"
 ENDED: Final = "BLOOMENDED"
+MODULE: Final = "BLOOMMODULE"
 WRONG_TYPE: Final = "WRONGTYPE"
 
 _CLASSES: Final = {
@@ -76,7 +77,8 @@ _ADVICE: Final = {
     "OOM": "it is out of memory (maxmemory): raise maxmemory, free memory, or use a smaller filter",
     "READONLY": "it is a read-only replica: connect to the primary (after a failover, reconnect)",
     "NOPERM": "the user lacks a permission: docs/rights.md has the ACL rule that suffices",
-    "NOAUTH": "it wants a user name and password: give them to the client, or put them into its URL",
+    "NOAUTH": "it wants a user name and a password that it knows: give the client the right ones, or put "
+    "them into its URL",
     "MISCONF": "it cannot save its data to disk and refuses writes: see its log, free disk space",
     "NOREPLICAS": "it has fewer replicas than its min-replicas-to-write: bring the replicas back",
     "LOADING": "it is loading its data after a start: try again in a moment",
@@ -102,10 +104,11 @@ _CONNECTION: Final = frozenset(
     )
 )
 _UNSENT: Final = frozenset(("MaxConnectionsError",))
+_FLAGS: Final = tuple(flag in (1, 49) for flag in range(256))  # 49 is "1"
 _WORD: Final = re.compile(
     "|".join(
         [
-            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, ENDED, WRONG_TYPE),
+            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, ENDED, MODULE, WRONG_TYPE),
             *(rf"\b{word}\b" for word in _ADVICE),
         ]
     )
@@ -158,11 +161,19 @@ def raise_explained(error: Exception) -> NoReturn:
 
 
 def flags_of(reply: Reply) -> list[bool]:
-    """Return a reply of add or contains as booleans, one an item."""
+    """Return a reply of add or contains as booleans, one an item: a digit, or a byte of that value."""
     if isinstance(reply, int):
         return [reply == 1]
-    text = reply.encode() if isinstance(reply, str) else reply
-    return [flag == 49 for flag in text]  # 49 is "1"
+    return list(map(_FLAGS.__getitem__, reply.encode() if isinstance(reply, str) else reply))
+
+
+def without_module(name: str) -> ServerRefusedError:
+    """Return the error for a filter of the module on a server that has no module."""
+    return ServerRefusedError(
+        f"the server has no Bloom filter module (commands BF.*), which layout='module' of {name!r} needs: "
+        "use Redis 8, Redis Stack or Valkey with valkey-bloom, or leave layout out, which any server can do",
+        MODULE,
+    )
 
 
 def is_no_reply(error: Exception) -> bool:

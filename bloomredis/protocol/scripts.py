@@ -1,7 +1,8 @@
 """The Lua scripts: one file a verb in the folders of lua/, assembled with its includes.
 
 ``-- include: name`` takes in lua/include/name.lua, once in each script and behind what that includes itself;
-``-- include: one or other`` takes the first for filters of several layers and the other for all others.
+``-- include: one or other`` takes the first for filters of several layers and the other for all others;
+``-- include: one or other or third`` takes the third for filters in a key of the server's module.
 ``-- paste: name`` puts a piece of code at its place, since calling a function would cost more.
 
 A wheel carries the directory as `bloomredis/lua`; a checkout and an editable install have it beside
@@ -18,16 +19,17 @@ from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Final
 
-_INCLUDE = re.compile(r"^-- include: (\w+)(?: or (\w+))?\n", re.MULTILINE)
+from bloomredis.protocol.minify import minified, with_short_names
+
+_INCLUDE = re.compile(r"^-- include: (\w+)(?: or (\w+))?(?: or (\w+))?\n", re.MULTILINE)
 _PASTE = re.compile(r"^ *-- paste: (\w+)\n", re.MULTILINE)
-_TOKEN = re.compile(
-    r"""(?P<kept>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\[(?P<level>=*)\[.*?\](?P=level)\])"""
-    r"""|(?P<ends>(?:[ \t]*(?:--(?!\[=*\[|[ ](?:include|paste):)[^\n]*)?\n)+[ \t]*)"""
-    r"""|(?P<unknown>--\[|["'])""",
-    re.DOTALL,
-)
-"""A string, or the ends of lines with comments, blank lines and indentation."""
+IN_BLOCKS: Final = "_blocks"
+"""End of the name of a verb's script for filters of one layer in the blocked layout.
+
+The first call of each of a caller's pipelines sends it along, so its names are shortened too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +53,20 @@ def verbs() -> Iterable[str]:
 
 
 @cache
-def load(verb: str, *, layered: bool = False) -> Script:
+def load(verb: str, *, layered: bool = False, module: bool = False) -> Script:
     """Return a script as the server gets it; `FileNotFoundError` if there is no such verb.
 
     :param layered: for filters of several layers; what others do not need costs them some 2 us a call.
+    :param module: for filters in a key of the server's module.
     """
-    text = assemble(verb, layered=layered, readable=False)
+    text = assemble(verb, layered=layered, module=module, readable=False)
+    if verb.endswith(IN_BLOCKS):
+        text = with_short_names(text)
+    verb = verb.removesuffix(IN_BLOCKS)
     return Script(verb=verb, text=text, sha=sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def assemble(verb: str, *, layered: bool = False, readable: bool = True) -> str:
+def assemble(verb: str, *, layered: bool = False, module: bool = False, readable: bool = True) -> str:
     """Return the text of a script with what it includes and pastes."""
     scripts, parts = _sources(readable=readable)
     if verb not in scripts:
@@ -68,7 +74,8 @@ def assemble(verb: str, *, layered: bool = False, readable: bool = True) -> str:
     included: set[str] = set()
 
     def include(found: re.Match[str]) -> str:
-        name = found[1] if layered else found[2] or found[1]
+        one, other, third = found.groups()
+        name = (module and third) or (one if layered else other or one)
         if name in included:
             return ""
         included.add(name)
@@ -79,17 +86,6 @@ def assemble(verb: str, *, layered: bool = False, readable: bool = True) -> str:
         return _INCLUDE.sub(include, pasted)
 
     return whole(scripts[verb])
-
-
-def minified(text: str) -> str:
-    """Return Lua code without comments, indentation and blank lines; `ValueError` for a long comment."""
-
-    def shortened(token: re.Match[str]) -> str:
-        if token["unknown"]:
-            raise ValueError(f"a long comment or an unfinished string: {text[token.start() :][:40]!r}")
-        return token["kept"] or "\n"
-
-    return _TOKEN.sub(shortened, text + "\n").lstrip("\n")
 
 
 @cache

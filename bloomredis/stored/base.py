@@ -21,12 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 from zlib import crc32
 
+from bloomredis.bits.batch import Encoded
+from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Packing
-from bloomredis.errors import FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.keys import auxiliary_prefix
-from bloomredis.protocol.replies import Refusal
+from bloomredis.protocol.replies import Refusal, flags_of
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.handle import Description, Handle, LayoutChanged, UnderWay
 
@@ -39,7 +41,8 @@ PROBES_A_CALL: Final = 3000
 UNBOUNDED: Final = 1 << 62
 """More items than are ever added."""
 
-_EXPIRE: Final = scripts.load("expire")
+_CONTAINS, _EXPIRE = scripts.load("contains"), scripts.load("expire")
+_IN_BLOCKS: Final = {verb: scripts.load(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")}
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
 """A method that deals with a script's refusal: it returns where the call should be made again."""
@@ -89,7 +92,8 @@ class Stored(ABC):
         key, *extra = keys or (self.key,)
         self._opened += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
-        self.handle = Handle(identity, layout, items, key, tuple(extra), generation, crc32(generation))
+        check, in_blocks = crc32(generation), isinstance(layout, Blocked)
+        self.handle = Handle(identity, layout, items, key, tuple(extra), generation, check, in_blocks)
         return self.handle
 
     def reset(self) -> None:
@@ -135,9 +139,14 @@ class Stored(ABC):
         if self.only_read:
             raise TypeError(self.only_read)
 
-    def script(self, script: scripts.Script) -> scripts.Script:
-        """Return a script in the version for this kind of storage."""
-        return scripts.load(script.verb, layered=True) if self.has_layers else script
+    def script(self, script: scripts.Script, *, in_blocks: bool) -> scripts.Script:
+        """Return a script in the version for this kind of storage.
+
+        :param in_blocks: in the short one for the blocked layout, if there is one.
+        """
+        if self.has_layers:
+            return scripts.load(script.verb, layered=True)
+        return _IN_BLOCKS.get(script.verb, script) if in_blocks else script
 
     def run(
         self,
@@ -149,11 +158,13 @@ class Stored(ABC):
         reads: bool = False,
         replicas: bool = True,
         again: bool = True,
+        earlier: bool = False,
     ) -> Op[Any]:
         """Run a script on the filter that `handle` names; one that only reads waits for no replica.
 
         :param replicas: one that reads may be executed by a replica.
         :param again: it may be sent again where it is not known whether it was executed.
+        :param earlier: it is about an earlier call, which only the whole script knows.
         :raises LayoutChanged: the filter is another one by now; the object has caught up.
         """
         if not reads:
@@ -161,12 +172,24 @@ class Stored(ABC):
         wait = None if reads else self.wait
         anywhere = reads and replicas and self.notices_loss
         every, values = [handle.key, *keys, *handle.extra], [handle.identity, *arguments]
+        version = self.script(script, in_blocks=handle.in_blocks and not earlier)
         try:
-            return (yield from call(self.script(script), every, values, wait, reads=anywhere, again=again))
+            return (yield from call(version, every, values, wait, reads=anywhere, again=again))
         except Refusal as refusal:
             met = refusal
         yield from self._recover(met, handle)
         raise LayoutChanged
+
+    def test(
+        self,
+        handle: Handle,
+        items: Encoded,  # noqa: ARG002 - of use where there is no script
+        pack: Callable[[], bytes],
+        *,
+        replicas: bool = True,
+    ) -> Op[list[bool]]:
+        """Test items by one call; `pack` packs them for a script.  Raises `LayoutChanged` as `run` does."""
+        return flags_of((yield from self.run(_CONTAINS, handle, [pack()], reads=True, replicas=replicas)))
 
     def _recover(self, refusal: Refusal, handle: Handle) -> Op[None]:
         """Deal with a refusal by `RECOVERY`, unless the object has moved on from that handle meanwhile."""
@@ -180,7 +203,7 @@ class Stored(ABC):
         """Let everything that is stored expire in `ttl` ms."""
         yield from self.attempt(lambda handle: self.run(_EXPIRE, handle, [ttl]))
 
-    def explained(self, refusal: Refusal) -> FilterNotFoundError | FilterMismatchError:
+    def explained(self, refusal: Refusal) -> BloomError:
         """Return the public error for a caller who has not used the filter before."""
         if refusal.word == replies.MISSING:
             return FilterNotFoundError(

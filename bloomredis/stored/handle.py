@@ -22,6 +22,7 @@ class Description:
     size_bytes: int
     first_byte: int  # of the bits
     ttl: float | None
+    has_bits: bool = True  # that can be read
 
 
 def ttl_seconds(ttl: int) -> float | None:
@@ -70,6 +71,7 @@ class Handle:
     extra: tuple[bytes, ...] = ()  # keys that every script is given behind its own
     generation: bytes = b""  # empty for a bitmap of another system
     check: int = 0  # of the generation, for the names of calls
+    in_blocks: bool = False  # one layer in the blocked layout, for which scripts have a short version
     losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # that were noticed
 
     @property
@@ -79,4 +81,4 @@ class Handle:
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)
-        return Handle, fields
+        return Handle, (*fields, self.in_blocks)

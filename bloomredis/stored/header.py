@@ -6,7 +6,14 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bloomredis.bits.limits import BLOCK_BITS, COUNTER_BITS, HEADER_BITS, HEADER_BYTES, MAX_BITS_A_BLOCK
+from bloomredis.bits.limits import (
+    BLOCK_BITS,
+    COUNTER_BITS,
+    HEADER_BITS,
+    HEADER_BYTES,
+    MAX_BITS_A_BLOCK,
+    SMALL_BLOCK_BITS,
+)
 from bloomredis.bits.sizing import RULES
 
 IDENTITY_BYTES: Final = 56
@@ -14,8 +21,9 @@ IDENTITY_BYTES: Final = 56
 
 _MAGIC: Final = b"bloomr"
 _VERSION: Final = 1
-_LAYOUT_CODES: Final = {"classic": 1, "blocked": 2}
-_LAYOUT_NAMES: Final = {code: name for name, code in _LAYOUT_CODES.items()}
+_LAYOUTS: Final = {1: ("classic", 0), 2: ("blocked", BLOCK_BITS), 3: ("blocked", SMALL_BLOCK_BITS)}
+"""Name and size of the blocks of each layout, by its code; who does not know a code refuses the header."""
+_LAYOUT_CODES: Final = {layout: code for code, layout in _LAYOUTS.items()}
 
 KINDS: Final = (
     "BloomFilter",
@@ -28,7 +36,7 @@ KINDS: Final = (
 FILTER: Final = KINDS.index("BloomFilter")
 COUNTING: Final = KINDS.index("CountingBloomFilter")
 SCALING: Final = KINDS.index("ScalingBloomFilter")
-ADOPTED: Final = RULES + 1
+ADOPTED: Final = 2
 """Rules of a filter that grows whose first layer was a filter of its own: that has the size in the header."""
 _OF_LAYERS: Final = {KINDS.index("ScalingBloomFilter"), KINDS.index("RotatingBloomFilter")}
 
@@ -40,9 +48,9 @@ _RESERVED: Final = bytes(4)
 class Header:
     """A filter's parameters, its generation (8 random bytes) and the count of items added.
 
-    `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` is 0 in the classic
-    layout; `kind` says what follows the header.  Of a filter that counts, `num_bits` is the number of
-    counters.  `rules` are those that the layers of a filter in layers are sized by, else 0.
+    `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` and `block_bits` are 0 in
+    the classic layout; `kind` says what follows the header.  Of a filter that counts, `num_bits` is the
+    number of counters.  `rules` are those that the layers of a filter in layers are sized by, else 0.
     """
 
     layout: str
@@ -54,6 +62,7 @@ class Header:
     created_at: int = 0
     count: int = 0
     blocks_per_item: int = 0
+    block_bits: int = 0
     kind: int = FILTER
     rules: int = 0
 
@@ -62,7 +71,7 @@ class Header:
         return _FORMAT.pack(
             _MAGIC,
             _VERSION,
-            _LAYOUT_CODES[self.layout],
+            _LAYOUT_CODES[self.layout, self.block_bits],
             self.num_hashes,
             self.blocks_per_item,
             self.kind,
@@ -108,9 +117,10 @@ class Header:
             return blocks == 0
         return (
             self.kind != COUNTING
+            and (self.kind not in _OF_LAYERS or self.rules == ADOPTED or self.block_bits == BLOCK_BITS)
             and blocks >= 1
-            and self.num_bits % BLOCK_BITS == 0
-            and self.num_bits >= blocks * BLOCK_BITS
+            and self.num_bits % self.block_bits == 0
+            and self.num_bits >= blocks * self.block_bits
             and self.num_hashes % blocks == 0
             and self.num_hashes <= blocks * MAX_BITS_A_BLOCK
         )
@@ -131,7 +141,7 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
     if version != _VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
     known_rules = (ADOPTED if found == SCALING else RULES) if {found, kind} & _OF_LAYERS else 0
-    if code not in _LAYOUT_NAMES or found >= len(KINDS) or rules > known_rules or reserved != _RESERVED:
+    if code not in _LAYOUTS or found >= len(KINDS) or rules > known_rules or reserved != _RESERVED:
         raise ValueError(
             f"it has layout {code}, kind {found}, options {data[11:16].hex()}, unknown to this release"
         )
@@ -139,8 +149,9 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
         raise ValueError(f"it is that of a {KINDS[found]}, not of a {KINDS[kind]}; use {KINDS[found]}")
     names = ("num_bits", "capacity", "error_rate", "generation", "created_at", "count")
     fields = dict(zip(names, numbers, strict=True))
-    layout = _LAYOUT_NAMES[code]
-    head = Header(layout=layout, num_hashes=hashes, blocks_per_item=blocks, kind=kind, rules=rules, **fields)
+    layout, block_bits = _LAYOUTS[code]
+    parameters = {"num_hashes": hashes, "blocks_per_item": blocks, "block_bits": block_bits}
+    head = Header(layout=layout, kind=kind, rules=rules, **parameters, **fields)
     if not head.is_possible:
         raise ValueError(
             f"its parameters make no filter: num_hashes {hashes}, num_bits {head.num_bits}, "

@@ -236,9 +236,13 @@ def _planned(capacity: int, error_rate: float, whole: Header) -> Header:
 def _made(capacity: int, error_rate: float, layout: str, whole_rate: float, rules: int) -> Header:
     finest = min(FINEST, max(_FINEST, whole_rate * _NEGLIGIBLE)) if rules else None
     try:
-        sample = planning.new_header(_SAMPLE, _share(_SAMPLE, rules) * error_rate, layout, finest=None)
+        sample = planning.new_header(
+            _SAMPLE, _share(_SAMPLE, rules) * error_rate, layout, finest=None, small_blocks=False
+        )
         items = min(capacity, int(MAX_BITS * 0.99 * _SAMPLE / sample.num_bits))
-        planned = planning.new_header(items, _share(items, rules) * error_rate, layout, finest=finest)
+        planned = planning.new_header(
+            items, _share(items, rules) * error_rate, layout, finest=finest, small_blocks=False
+        )
     except ValueError as error:
         raise FilterFullError(f"it can have no other layer: {error}, or make it larger") from None
     return replace(planned, error_rate=error_rate)

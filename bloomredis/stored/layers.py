@@ -15,7 +15,13 @@ from typing import Final, Unpack
 from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Packing
 from bloomredis.bits.limits import HEADER_BYTES
-from bloomredis.errors import FilterFullError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
+from bloomredis.errors import (
+    BloomError,
+    FilterFullError,
+    FilterMismatchError,
+    FilterNotFoundError,
+    OutcomeUnknownError,
+)
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.replies import Refusal, Unconfirmed, unhex
@@ -240,7 +246,7 @@ class StoredLayers(Versioned):
         *_, length = _IDENTITY.unpack_from(handle.identity)
         return self._made.parse(handle.identity[_IDENTITY.size :][:length])
 
-    def explained(self, refusal: Refusal) -> FilterNotFoundError | FilterMismatchError:
+    def explained(self, refusal: Refusal) -> BloomError:
         """Return the public error for a caller who has not used the filter before."""
         if refusal.word == replies.FOREIGN:
             return FilterMismatchError(f"{self.name!r} holds no {self.called} ({refusal}); use another name")

@@ -10,6 +10,10 @@ from bloomredis.stored.header import FILTER, Header
 from bloomredis.stored.saved import Saved, called
 from bloomredis.stored.shard_record import KIND as SHARDED
 
+_COMPARED: Final = (
+    *("layout", "capacity", "error_rate"),
+    *("num_bits", "num_hashes", "blocks_per_item", "block_bits"),
+)
 _WAYS_OUT: Final = {
     "ScalingBloomFilter": "ask both, or load the items of one into the other",
     "RotatingBloomFilter": "ask both, since their layers were begun at different times",
@@ -50,7 +54,7 @@ def _parameters(saved: Saved) -> Iterator[str]:
     """Yield what two filters that can be merged have in common, for comparison and messages."""
     head, record = whole(saved), saved.parsed
     yield f"class {called(saved)}"
-    for field in ("layout", "capacity", "error_rate", "num_bits", "num_hashes", "blocks_per_item"):
+    for field in _COMPARED:
         yield f"{field} {getattr(head, field)}"
     if isinstance(record, tuple):
         yield f"{record[0].shards} shards with seed {record[0].seed}"

@@ -9,7 +9,8 @@ from bloomredis.arguments import OnLost, parameters
 from bloomredis.bits import blocked_sizing, sizing
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic, Counting
-from bloomredis.bits.limits import BLOCK_BITS, MAX_HASHES
+from bloomredis.bits.limits import MAX_HASHES
+from bloomredis.bits.module_items import ModuleItems
 from bloomredis.protocol.calls import Wait
 from bloomredis.stored.header import COUNTING, FILTER, Header
 
@@ -26,12 +27,17 @@ class StorageOptions(TypedDict):
 
 
 def plan(
-    name: str, capacity: int, error_rate: float, finest: float | None = sizing.FINEST
+    name: str,
+    capacity: int,
+    error_rate: float,
+    finest: float | None = sizing.FINEST,
+    *,
+    small_blocks: bool = True,
 ) -> Classic | Blocked:
     """Return the layout of a new filter.  Raises `ValueError` if one key cannot hold it."""
     check_name(name)
     if name == Blocked.name:
-        return blocked_sizing.plan(capacity, error_rate)
+        return blocked_sizing.plan(capacity, error_rate, small=small_blocks)
     bits = sizing.num_bits(capacity, error_rate, finest)
     return Classic(num_bits=bits, num_hashes=_num_hashes(capacity, error_rate))
 
@@ -42,15 +48,19 @@ def new_header(
     layout: str | None = None,
     kind: int = FILTER,
     finest: float | None = sizing.FINEST,
+    *,
+    small_blocks: bool = True,
 ) -> Header:
-    """Return the header of a new filter without its generation.  Raises `ValueError` if it fits no key."""
+    """Return the header of a new filter without its generation.  Raises `ValueError` if it fits no key.
+
+    :param small_blocks: the blocked layout may have blocks of 128 bits; layers have none.
+    """
     count, rate = sizing.checked_capacity(capacity), sizing.checked_error_rate(error_rate)
-    planned = plan_counting(count, rate) if kind == COUNTING else plan(layout or DEFAULT, count, rate, finest)
-    if planned.num_hashes > MAX_HASHES:
-        raise ValueError(
-            f"error_rate {rate} needs {planned.num_hashes} hashes an item; "
-            f"at most {MAX_HASHES} are possible: allow a higher error_rate"
-        )
+    if kind == COUNTING:
+        planned: Classic | Blocked = plan_counting(count, rate)
+    else:
+        planned = plan(layout or DEFAULT, count, rate, finest, small_blocks=small_blocks)
+    _check_hashes(planned.num_hashes, rate)
     return Header(
         layout=planned.name,
         num_hashes=planned.num_hashes,
@@ -59,8 +69,18 @@ def new_header(
         error_rate=rate,
         generation=bytes(8),
         blocks_per_item=planned.blocks_per_item,
+        block_bits=planned.block_bits,
         kind=kind,
     )
+
+
+def _check_hashes(number: int, rate: float) -> None:
+    """Raise `ValueError` for more hashes an item than the header can name."""
+    if number > MAX_HASHES:
+        raise ValueError(
+            f"error_rate {rate} needs {number} hashes an item; "
+            f"at most {MAX_HASHES} are possible: allow a higher error_rate"
+        )
 
 
 def plan_counting(capacity: int, error_rate: float) -> Counting:
@@ -80,20 +100,22 @@ def stored(header: Header) -> Classic | Blocked:
     if header.kind == COUNTING:
         return Counting(num_bits=header.num_bits, num_hashes=header.num_hashes)
     if header.layout == Blocked.name:
-        return Blocked(header.num_bits, header.num_hashes, header.blocks_per_item)
+        return Blocked(header.num_bits, header.num_hashes, header.blocks_per_item, header.block_bits)
     return Classic(num_bits=header.num_bits, num_hashes=header.num_hashes)
 
 
 def expected_error_rate(head: Header, items: int) -> float:
     """Return the false-positive rate to expect of a filter with so many items."""
-    if head.blocks_per_item:
-        blocks, bits = head.num_bits // BLOCK_BITS, head.num_hashes // head.blocks_per_item
-        return blocked_sizing.expected_error_rate(items, blocks, head.blocks_per_item, bits)
+    layout = stored(head)
+    if isinstance(layout, Blocked):
+        return blocked_sizing.expected_error_rate(items, layout)
     return sizing.classic_error_rate(items, head.num_bits, head.num_hashes)
 
 
 def check_name(name: str) -> None:
     """Raise `ValueError` if no layout has this name."""
+    if name == ModuleItems.name:
+        raise ValueError(f"layout {name!r} is for BloomFilter alone, which grows by itself then")
     if name not in NAMES:
         raise ValueError(f"layout must be None, {' or '.join(map(repr, NAMES))}, not {name!r}")
 
@@ -110,5 +132,5 @@ def template(
 
 def whole(capacity: int, error_rate: float, layout: str | None, kind: int) -> Header:
     """Return the header of a filter that is made of layers, for all of it together."""
-    sample = new_header(1, error_rate, layout)  # no one key has to hold it
+    sample = new_header(1, error_rate, layout, small_blocks=False)  # no one key has to hold it
     return replace(sample, capacity=sizing.checked_capacity(capacity), kind=kind, rules=sizing.RULES)

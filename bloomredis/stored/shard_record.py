@@ -8,6 +8,7 @@ import struct
 from binascii import crc_hqx
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from types import MappingProxyType
 from typing import Final, SupportsIndex
 
@@ -97,7 +98,7 @@ class ShardRecord:
 
     def parted(self, items: Sequence[str | bytes]) -> dict[int, list[int]]:
         """Return the indexes of the items of each shard that has any, in order."""
-        hashes = np.array([mmh3.hash(item, self.seed, signed=False) for item in items], dtype=np.uint64)
+        hashes = np.fromiter(map(mmh3.hash, items, repeat(self.seed), repeat(False)), np.uint64, len(items))
         numbers = (hashes * np.uint64(self.shards) >> np.uint64(32)).astype(np.intp)
         order = numbers.argsort(kind="stable")
         ordered = numbers[order]

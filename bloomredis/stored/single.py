@@ -11,11 +11,11 @@ from bloomredis.arguments import OnLost
 from bloomredis.bits import limits
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.calls import Wait
+from bloomredis.protocol.calls import Wait, send
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
-from bloomredis.stored.base import Arguments
+from bloomredis.stored.base import UNBOUNDED, Arguments
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.versioned import Versioned
@@ -75,6 +75,11 @@ class StoredFilter(Versioned):
         self.lose(what, handle)
         yield from self.acquire()
         return [(yield from self.describe())]
+
+    def room(self, handle: Handle) -> Op[int]:
+        """Return the new items until the capacity is reached; `UNBOUNDED` if the filter is another one."""
+        found = header.parse((yield from send(("GETRANGE", handle.key, 0, limits.HEADER_BYTES - 1))))
+        return found.capacity - found.count if found.identity == handle.identity else UNBOUNDED
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is short
         raise FilterMismatchError(

@@ -142,13 +142,16 @@ class Versioned(Stored):
             self.handle = None
             return
         message = f"{what} since this object first used it; what was added before is forgotten"
-        self.handle = None
+        # Noted before the handle is dropped: a thread that finds neither would go on with what is there now.
         if self._on_lost == "raise":
             way_out = "Call" if damaged else "Call reserve() to go on with what is there now, or"
-            self._lost = f"{message}. {way_out} clear() to start empty"
-            raise FilterLostError(self._lost)
+            self._lost = lost = f"{message}. {way_out} clear() to start empty"
+            self.handle = None
+            raise FilterLostError(lost)
         if callable(self._on_lost):
-            self._lost, self.under_way.told_by = message, get_ident()  # who else uses it meanwhile is refused
+            self.under_way.told_by = get_ident()
+            self._lost = message  # who else uses it meanwhile is refused
+            self.handle = None
             try:
                 self._on_lost(FilterLostError(message))
             except BaseException:
@@ -157,6 +160,8 @@ class Versioned(Stored):
             finally:
                 self.under_way.told_by = 0
             self._lost = None
+        else:
+            self.handle = None
         _log.warning("%s; going on with what is there now, or a new one", message)
 
     def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:

@@ -8,7 +8,7 @@
 --
 -- Reply: 1
 
--- include: numbers
+-- include: decimals
 -- include: header
 -- include: receipts
 

@@ -6,7 +6,7 @@
 --
 -- Reply: 1
 
--- include: numbers
+-- include: decimals
 -- include: create
 
 local key, length, ttl = KEYS[1], read_number(ARGV[1], 1), read_number(ARGV[2], 1)

@@ -6,7 +6,7 @@
 --
 -- Reply: 1
 
--- include: numbers
+-- include: decimals
 -- include: all_keys
 
 local identity, ttl = ARGV[1], read_number(ARGV[2], 0)

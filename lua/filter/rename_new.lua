@@ -7,7 +7,7 @@
 --
 -- Reply: 1; or 0 if a final key is taken, and nothing was changed
 
--- include: numbers
+-- include: decimals
 -- include: receipts
 
 local receipt, number = KEYS[1], ARGV[1]
@@ -30,7 +30,7 @@ for i = 1, strings do
     return redis.error_reply('BLOOMMISSING a string that was written is gone')
   end
 end
-keep(receipt, number, BEGUN:sub(2))
+keep(receipt, number, '-')
 for i = 1, strings do
   local ttl = read_number(ARGV[i + 1], 1)
   if ttl then

@@ -6,7 +6,7 @@
 --
 -- Reply: { header in hex, length of the string, time to live in ms or -1 }
 
--- include: numbers
+-- include: decimals
 -- include: header
 -- include: create
 

@@ -6,7 +6,7 @@
 --
 -- Reply: the length of the string, or 0 if it has no such byte
 
--- include: numbers
+-- include: decimals
 
 local key, index = KEYS[1], read_number(ARGV[1], 0)
 

@@ -4,37 +4,23 @@
 -- include: format
 -- include: words
 
--- An error reply if blocks are malformed or outside the filter, else nil.
-local function check_blocks(packed, num_blocks, blocks_an_item, first, stride)
-  local total = #packed / stride * blocks_an_item
-  if total < 1 or total > MAX_BLOCKS or #packed % stride ~= 0 then
-    return redis.error_reply('BLOOMARGUMENT ' .. #packed .. ' bytes are not the blocks of items with '
-      .. blocks_an_item .. ' blocks each, at most ' .. MAX_BLOCKS .. ' blocks a call')
-  end
-  for item = first, #packed, stride do
-    for at = item, item + (blocks_an_item - 1) * PACKED_BYTES, PACKED_BYTES do
-      local block = read_words(NUMBER, packed, at)
-      if block >= num_blocks then
-        return redis.error_reply('BLOOMARGUMENT block ' .. string.format('%.0f', block) .. ' lies outside the filter')
-      end
-    end
-  end
-end
-
 -- `read_items` for this layout.  The result also has `set_run`, which sets items `first` to `last` without a call
 -- for each and returns what `set_items` does.
 local function read_blocks(filter, packed, offset, stride)
   local key, blocks_an_item = filter.key, filter.header:byte(10)
-  local malformed = check_blocks(packed, read_u64(filter.header, 17) / 256, blocks_an_item, offset, stride)
+  local code = filter.header:byte(8)
+  -- paste: block_size
+  local num_blocks = read_u64(filter.header, 17) / block_bytes / 8
+  -- paste: check_blocks
   if malformed then
-    return nil, malformed
+    return nil, redis.error_reply(BAD_BLOCKS)
   end
   local call, format, first_byte = redis.call, string.format, filter.first_bit / 8
-  local item_bytes = blocks_an_item * PACKED_BYTES
+  local item_bytes = blocks_an_item * entry_bytes
 
   local function set_run(first, last, before)
-    local receipt, number = nil, nil  -- `before` keeps the receipt
     local first_item, last_item = offset + (first - 1) * stride, offset + (last - 1) * stride
+    local receipt, number, lasting, is_single = nil, nil, nil, nil  -- `before` keeps the receipt
     -- paste: set_blocks
     return table.concat(answers), added
   end
@@ -46,7 +32,7 @@ local function read_blocks(filter, packed, offset, stride)
 
   local function test(item)
     local there, first = true, offset + (item - 1) * stride
-    for at = first, first + item_bytes - 1, PACKED_BYTES do
+    for at = first, first + item_bytes - 1, entry_bytes do
       -- paste: test_block
     end
     return there

@@ -1,4 +1,5 @@
 -- Growing chains of bitmaps (FORMAT.md).
+-- include: decimals
 -- include: numbers
 
 local MAX_BITMAPS = 1024

@@ -1,9 +1,28 @@
 -- Claims: a key for each item that a worker holds.  The value is the filter's generation, so that a claim does not
--- outlive the filter that it was made on, and the owner; the key expires with the lease.
+-- outlive the filter that it was made on, and the owner; the key expires with the lease.  An owner is its holder (8
+-- bytes; random for one without a name), the time of the claim (6), and random bytes (2).
+-- include: numbers
 
 local OWNER_BYTES = 16
+local TIME_BYTES, RANDOM_BYTES = 6, 2
 local RELEASED = '-'  -- the end of the value of a claim that was given back: its item is free
 local GENERATION_BYTES = 8
+
+-- The generation and the holder in the value of a claim, and the time at which it was made.
+local function parts_of(value)
+  local last = #value - TIME_BYTES - RANDOM_BYTES
+  return value:sub(1, last), read_u64('\0\0' .. value:sub(last + 1, last + TIME_BYTES), 1)
+end
+
+-- Whether a claim takes the place of another one: of the same holder, and not made later, as it was to a late copy.
+local function succeeds(value, other)
+  if #value ~= #other then
+    return false
+  end
+  local holder, made = parts_of(value)
+  local held_by, before = parts_of(other)
+  return holder == held_by and made >= before
+end
 
 -- Let the record of a rotating filter outlive a claim, whose value names its generation.
 local function outlast(record, lease)

@@ -1,28 +1,9 @@
--- Filters and their headers (FORMAT.md).  Each error reply begins with the word that names the error.
+-- Filters and bitmaps of other systems (FORMAT.md).
 -- include: numbers
 -- include: format
+-- include: identity
 
-local function hex(bytes)
-  return (bytes:gsub('.', function(c) return string.format('%02x', c:byte()) end))
-end
-
--- The bits of a cell: of a counter in a filter that counts, and one in any other.
-local function cell_bits(header)
-  return header:byte(11) == COUNTING and 4 or 1
-end
-
--- The header under a key; nil and an error reply if the key holds no filter.
-local function read_header(key)
-  local header = redis.pcall('GETRANGE', key, 0, HEADER_BYTES - 1)
-  if type(header) == 'table' then
-    return nil, header
-  elseif #header == HEADER_BYTES and header:sub(1, 6) == 'bloomr' then
-    return header
-  elseif redis.call('EXISTS', key) == 0 then
-    return nil, redis.error_reply('BLOOMMISSING there is no such key')
-  end
-  return nil, redis.error_reply('BLOOMFOREIGN the key holds a string that is no filter')
-end
+local BITMAP_BYTES = 32
 
 -- An error reply unless a hash has the parameters behind a description.
 local function check_config(key, description)
@@ -60,16 +41,9 @@ local function open_filter(key, identity, keys)
   if (#identity == BITMAP_BYTES or #identity > IDENTITY_BYTES) and identity:sub(1, 7) == 'bitmap\1' then
     return open_bitmap(key, identity, keys)
   end
-  local header, refusal = read_header(key)
+  local header, refusal = read_known(key, identity)
   if not header then
     return nil, refusal
-  elseif #identity ~= IDENTITY_BYTES then
-    return nil, redis.error_reply('BLOOMARGUMENT the identity has ' .. #identity .. ' bytes, not ' .. IDENTITY_BYTES)
-  elseif header:sub(1, IDENTITY_BYTES) ~= identity then
-    return nil, redis.error_reply('BLOOMCHANGED ' .. hex(header))
-  elseif header:byte(11) ~= SHARDED
-    and redis.call('STRLEN', key) < HEADER_BYTES + read_u64(header, 17) * cell_bits(header) / 8 then
-    return nil, redis.error_reply('BLOOMDAMAGED ' .. key)
   end
   return {
     key = key,

@@ -24,12 +24,14 @@ end
 
 -- Whether a filter has the blocked layout; a bitmap of another system never has.
 local function is_blocked(filter)
-  return filter.first_bit > 0 and filter.header:byte(8) == BLOCKED
+  return filter.first_bit > 0 and filter.header:byte(8) >= BLOCKED
 end
 
 -- The length of a packed item.
 local function packed_bytes(filter)
-  return is_blocked(filter) and filter.header:byte(10) * PACKED_BYTES or filter.header:byte(9) * 4
+  local code = filter.header:byte(8)
+  -- paste: entry_size
+  return is_blocked(filter) and filter.header:byte(10) * entry_bytes or filter.header:byte(9) * 4
 end
 
 -- The bit offsets of all items in the string (header included), or the numbers of their counters in a filter that

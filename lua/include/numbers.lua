@@ -6,14 +6,6 @@ local struct = rawget(_G, 'struct')
 -- Before 7.2 a server formats a number in a command with '%.17g', which is slower than '%d' here.
 local FORMATS = (rawget(redis, 'REDIS_VERSION_NUM') or 0) < 0x00070200
 
--- The integer that an argument holds as decimal text; nil if it holds none, or one below `least`.
-local function read_number(argument, least)
-  local number = tonumber(argument)
-  if number and number >= least and number < 2 ^ 53 and number % 1 == 0 then
-    return number
-  end
-end
-
 -- The unsigned big-endian number in the eight bytes from `first` on.
 local function read_u64(bytes, first)
   if struct then

@@ -1,14 +1,12 @@
 -- The words of blocks and masks (FORMAT.md).
 -- include: numbers
 
-local BLOCK_BYTES = 32
 local MAX_BLOCKS = 1024  -- about 2 ms
+local BAD_BLOCKS = 'BLOOMARGUMENT the blocks are malformed, or lie outside the filter'
 
 local NUMBER = '<I4'
-local WORDS = '<i4i4i4i4i4i4i4i4'
-local PACKED, PACKED_BYTES = '<I4i4i4i4i4i4i4i4i4', 36
 
--- The server's own functions; or replacements that know only the formats above and treat all words as unsigned.
+-- The server's own functions; or replacements that know only the formats of block_size and treat all words as unsigned.
 local bit = rawget(_G, 'bit')
 
 local read_words = struct and struct.unpack or function(format, bytes, first)

@@ -13,54 +13,30 @@
 -- Reply: for one item 1 (new) or 0 (present); for more a string with one such character each, which ends
 -- before the first new item that the newest of several layers has no room for
 
--- include: numbers
--- include: format
--- include: words
-
-local key, identity, packed, number = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-
--- paste: fast_path
-local receipt = KEYS[2]
-if fast and receipt then
-  local kept, at = redis.pcall('GET', receipt), number and tonumber(number:match('^%d+'))
-  fast = #KEYS == 2 and at and (not kept or type(kept) == 'string' and (tonumber(kept:match('^%d+')) or 0) < at)
-end
-if fast then
-  local first_item, last_item, item_bytes, before = 1, #packed, stride, nil
-  -- paste: set_blocks
-  if added > 0 then
-    call('SETRANGE', key, IDENTITY_BYTES, write_u64(read_u64(header, IDENTITY_BYTES + 1) + added))
-  end
-  if count == 1 then
-    return added
-  end
-  local reply = table.concat(answers)
-  if added > 0 and receipt then
-    call('SET', receipt, number .. ':' .. reply, 'PX', RECEIPT_MS)
-  end
-  return reply
-end
-
+-- include: decimals
 -- include: header
 -- include: items
 -- include: layers or one_layer
 -- include: answer
 -- include: receipts
 
+local identity, packed, number = ARGV[1], ARGV[2], ARGV[3]
 local own = #KEYS - extra_keys(identity)
-local earlier_receipt = own >= 3 and KEYS[3]
-if own < 2 then
-  receipt = nil
-end
+local receipt, earlier_receipt = own >= 2 and KEYS[2], own >= 3 and KEYS[3]
 local earlier_number, index = ARGV[4], read_number(ARGV[5], 0)
 
-local replayed = replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index, own < #KEYS)
+local replayed = not earlier_receipt and replay(receipt, number)
 if replayed then
   return replayed
 end
 local filter, refusal = open_layers(KEYS, identity)
 if not filter then
   return refusal
+end
+local earlier = earlier_receipt
+  and (replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index, own < #KEYS))
+if earlier then
+  return earlier
 end
 local items, malformed = read_layers(filter, packed)
 if not items then

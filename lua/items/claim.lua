@@ -7,10 +7,11 @@
 -- ARGV[3]      the lease of the claims, in milliseconds
 -- ARGV[4]      the owners, 16 bytes an item; the same again if the call is sent again
 --
--- Reply: a string of one character an item: c (claimed), d (done, in the filter), b (busy)
+-- Reply: a string of one character an item: c (claimed), d (done, in the filter), b (busy); then for each busy item,
+--        in order, a space and the milliseconds for which it is still held
 
--- include: numbers
--- include: layers or one_layer
+-- include: decimals
+-- include: layers or one_layer or module_filter
 -- include: claims
 
 local identity, packed, lease, owners = ARGV[1], ARGV[2], read_number(ARGV[3], 1), ARGV[4]
@@ -28,7 +29,7 @@ elseif own ~= items.count + 1 then
   return redis.error_reply('BLOOMARGUMENT ' .. own - 1 .. ' keys are not the claims of ' .. items.count .. ' items')
 end
 
-local answers = {}
+local answers, left = {}, {}
 for i = 1, items.count do
   local claim = KEYS[i + 1]
   local mine = filter.generation .. owners:sub((i - 1) * OWNER_BYTES + 1, i * OWNER_BYTES)
@@ -38,8 +39,9 @@ for i = 1, items.count do
     local held = redis.call('GET', claim)
     local outlived = held and #held == #mine and held:sub(1, #filter.generation) ~= filter.generation
     local released = held and #held == #mine + #RELEASED and held ~= mine .. RELEASED
-    if held and held ~= mine and not outlived and not released then
+    if held and held ~= mine and not outlived and not released and not succeeds(mine, held) then
       answers[i] = 'b'
+      left[#left + 1] = ' ' .. math.max(0, redis.call('PTTL', claim))
     else
       -- A late copy of a call never shortens the lease.
       if held ~= mine or redis.call('PTTL', claim) < lease then
@@ -52,4 +54,4 @@ end
 if filter.record then
   outlast(filter.record, lease)
 end
-return table.concat(answers)
+return table.concat(answers) .. table.concat(left)

@@ -13,7 +13,7 @@
 -- include: format
 -- include: header
 -- include: items
--- include: layers or one_layer
+-- include: layers or one_layer or module_filter
 -- include: receipts
 -- include: claims
 
@@ -21,13 +21,13 @@ local identity, packed, owner, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local own = #KEYS - extra_keys(identity)
 local claim, receipt = KEYS[2], own >= 3 and KEYS[3]
 
-local replayed = replay(receipt, number)
-if replayed then
-  return replayed
-end
 local filter, refusal = open_layers(KEYS, identity)
 if not filter then
   return refusal
+end
+local replayed = replay(receipt, number)
+if replayed then
+  return replayed
 end
 local items, unreadable = read_layers(filter, packed)
 local malformed = unreadable or check_owners(owner, items.count)
@@ -48,7 +48,7 @@ end
 -- All that may be refused comes before the first bit.
 local reply, added = set_items(items, function()
   begin(filter, receipt, number, filter.lasting)
-  if filter.first_bit > 0 and filter.cell_bits == 1 and filter.header:byte(8) ~= BLOCKED then
+  if filter.first_bit > 0 and filter.cell_bits == 1 and filter.header:byte(8) < BLOCKED then
     redis.call('SETBIT', filter.key, 0, redis.call('GETBIT', filter.key, 0))
   end
   drop()

@@ -6,28 +6,10 @@
 --
 -- Reply: for one item 1 (present) or 0 (absent); for more a string with one such character each
 
--- include: numbers
--- include: format
--- include: words
-
-local key, identity, packed = KEYS[1], ARGV[1], ARGV[2]
-
--- paste: fast_path
-if fast then
-  local answers, count = {}, 0
-  for item = 1, #packed, stride do
-    local there = true
-    for at = item, item + stride - 1, PACKED_BYTES do
-      -- paste: test_block
-    end
-    count = count + 1
-    answers[count] = there and '1' or '0'
-  end
-  return count == 1 and tonumber(answers[1]) or table.concat(answers)
-end
-
 -- include: layers or one_layer
 -- include: answer
+
+local identity, packed = ARGV[1], ARGV[2]
 
 local filter, refusal = open_layers(KEYS, identity, true)
 if not filter then

@@ -7,7 +7,7 @@
 --
 -- Reply: 1; or 0 if the claim is another owner's or gone
 
--- include: numbers
+-- include: decimals
 -- include: layer_record
 -- include: claims
 

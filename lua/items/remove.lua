@@ -12,7 +12,7 @@
 --
 -- Reply: for one item 1 (removed) or 0 (absent); for more a string with one such character each
 
--- include: numbers
+-- include: decimals
 -- include: header
 -- include: items
 -- include: answer
@@ -21,13 +21,18 @@
 local key, identity, packed, number, earlier_number = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local receipt, earlier_receipt, index = KEYS[2], KEYS[3], read_number(ARGV[5], 0)
 
-local replayed = replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index)
+local replayed = not earlier_receipt and replay(receipt, number)
 if replayed then
   return replayed
 end
 local filter, refusal = open_filter(key, identity)
 if not filter then
   return refusal
+end
+local earlier = earlier_receipt
+  and (replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index))
+if earlier then
+  return earlier
 elseif filter.cell_bits == 1 then
   return redis.error_reply('BLOOMARGUMENT the filter does not count, so nothing can be removed')
 end

@@ -14,6 +14,7 @@
 -- Reply: { layer record in hex, time to live in ms or -1 }; unchanged if it is not the one that the caller
 -- knows, or if no other layer is needed
 
+-- include: decimals
 -- include: numbers
 -- include: format
 -- include: header

@@ -11,6 +11,7 @@
 --
 -- Reply: the number of bits that are set now and were not before; or -1 if the other filter is not the one known
 
+-- include: decimals
 -- include: numbers
 -- include: header
 -- include: or_bytes

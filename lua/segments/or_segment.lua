@@ -9,6 +9,7 @@
 --
 -- Reply: the previous bytes; fewer at the end of a string that is shorter
 
+-- include: decimals
 -- include: numbers
 -- include: header
 -- include: or_bytes

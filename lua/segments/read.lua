@@ -7,7 +7,7 @@
 --
 -- Reply: the bytes; fewer at the end of the bits
 
--- include: numbers
+-- include: decimals
 -- include: header
 
 local key, identity, first, count = KEYS[1], ARGV[1], read_number(ARGV[2], 0), read_number(ARGV[3], 1)

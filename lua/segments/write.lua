@@ -8,7 +8,7 @@
 --
 -- Reply: 1; or 0 if the string is gone or another one, and nothing was changed
 
--- include: numbers
+-- include: decimals
 
 local key, length, ttl = KEYS[1], read_number(ARGV[1], 1), read_number(ARGV[2], 1)
 local first, piece = read_number(ARGV[3], 0), ARGV[4]

@@ -9,7 +9,7 @@
 --
 -- Reply: { generation in hex, zeros for none, time to live of the shard record in ms or -1 }
 
--- include: numbers
+-- include: decimals
 -- include: header
 -- include: shard_record
 

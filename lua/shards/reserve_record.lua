@@ -8,6 +8,7 @@
 --
 -- Reply: { the shard record in hex, or the header of another filter, time to live in ms or -1 }
 
+-- include: decimals
 -- include: numbers
 -- include: format
 -- include: header

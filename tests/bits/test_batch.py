@@ -12,7 +12,7 @@ from bloomredis.bits.bitmap import Bits
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Layout
 from bloomredis.compat import go_zero
-from bloomredis.operations import membership
+from bloomredis.operations import packing
 from bloomredis.stored import planning
 from bloomredis.stored.handle import Handle
 
@@ -20,8 +20,10 @@ ITEMS = [f"item-{i}".encode() for i in range(4000)]
 LAYOUTS = {
     "classic": planning.plan("classic", 4000, 1e-4),
     "blocked": planning.plan("blocked", 4000, 1e-2),
+    "large blocks": planning.plan("blocked", 4000, 1e-3),
     "two blocks an item": planning.plan("blocked", 4000, 1e-6),
     "crowded blocks": Blocked(512, 24, 2),
+    "crowded small blocks": Blocked(256, 24, 2, 128),
     "another system's": go_zero(100_000),
 }
 every_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
@@ -71,4 +73,5 @@ def test_a_batch_hashed_for_one_layout_is_hashed_again_for_another() -> None:
     hashed = batch.hashed(one, ITEMS)
     for layout in (one, other):
         opened = Handle(b"", layout, 1000, b"seen")
-        assert membership._packed(opened, ITEMS, 5, hashed) == layout.pack(ITEMS[5:])
+        cut, last = packing.cutter(opened, ITEMS, 5, hashed)
+        assert cut(5, last) == layout.pack(ITEMS[5:])

@@ -15,8 +15,10 @@ from bloomredis.bits import encoding, hashing
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic
 from bloomredis.bits.layout import Layout
+from bloomredis.bits.limits import BLOCK_BITS, SMALL_BLOCK_BITS
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+SIZES = st.sampled_from([BLOCK_BITS, SMALL_BLOCK_BITS])
 ITEMS = st.one_of(TEXT, st.binary(), st.integers())
 
 
@@ -39,24 +41,32 @@ def test_a_batch_gives_what_single_items_give(items: list[encoding.Item], bits: 
     blocks=st.integers(20, 2**24 - 2),
     regions=st.integers(1, 20),
     bits=st.integers(1, 12),
+    size=SIZES,
 )
 def test_a_batch_gives_what_single_items_give_in_blocks(
-    items: list[encoding.Item], blocks: int, regions: int, bits: int
+    items: list[encoding.Item], blocks: int, regions: int, bits: int, size: int
 ) -> None:
     """So they do in the blocked layout."""
-    layout = Blocked(blocks * 256, regions * bits, regions)
+    layout = Blocked(blocks * size, regions * bits, regions, size)
     encoded = encoding.encode_all(items)
     places = layout.hashed(encoded).addresses()
     bits = 8 - np.frompyfunc(int.bit_length, 1, 1)(places.masks.astype(object))
     offsets = (8 * places.at + bits).T.tolist()
     assert offsets == [layout.offsets(item) for item in items]
-    assert b"".join(layout.pack_one(encoding.encode(item)) for item in items) == layout.pack(encoded)
+    singly = b"".join(layout.pack_one(encoding.encode(item)) for item in items)
+    assert singly == layout.pack(encoded) == layout.hashed(encoded).packed()
 
 
-@given(item=TEXT, blocks=st.integers(20, 2**24 - 2), regions=st.integers(1, 20), bits=st.integers(1, 12))
-def test_blocks_follow_the_definition(item: str, blocks: int, regions: int, bits: int) -> None:
+@given(
+    item=TEXT,
+    blocks=st.integers(20, 2**24 - 2),
+    regions=st.integers(1, 20),
+    bits=st.integers(1, 12),
+    size=SIZES,
+)
+def test_blocks_follow_the_definition(item: str, blocks: int, regions: int, bits: int, size: int) -> None:
     """Blocks, bits and packed masks are those of lua/FORMAT.md, which is followed to the letter here."""
-    layout = Blocked(blocks * 256, regions * bits, regions)
+    layout = Blocked(blocks * size, regions * bits, regions, size)
     words = struct.unpack("<4I", mmh3.hash_bytes(item.encode()))
     offsets, packed = [], b""
     for j in range(regions):
@@ -64,10 +74,10 @@ def test_blocks_follow_the_definition(item: str, blocks: int, regions: int, bits
         block = first + words[0] * (end - first) // 2**32
         positions: list[int] = []
         for drawn in struct.pack("<3I", *words[1:])[:bits]:
-            positions.append(next(p % 256 for p in range(drawn, drawn + 256) if p % 256 not in positions))
-        offsets += [256 * block + position for position in positions]
-        mask = "".join("1" if position in positions else "0" for position in range(256))
-        packed += struct.pack("<I", block) + int(mask, 2).to_bytes(32, "big")
+            positions.append(next(p % size for p in range(drawn, drawn + size) if p % size not in positions))
+        offsets += [size * block + position for position in positions]
+        mask = "".join("1" if position in positions else "0" for position in range(size))
+        packed += struct.pack("<I", block) + int(mask, 2).to_bytes(size // 8, "big")
         scrambled = [(word ^ word // 2**16) * 73244475 % 2**32 for word in words]
         words = tuple(word ^ word // 2**16 for word in (*scrambled[1:], scrambled[0]))
     assert layout.offsets(item) == offsets
@@ -106,7 +116,9 @@ def test_an_unpaired_surrogate_is_an_error() -> None:
         encoding.encode_all(["fine", "a\udcff"])
 
 
-@pytest.mark.parametrize("layout", [Classic(9_585_059, 7), Blocked(33_142_784, 18, 2)])
+@pytest.mark.parametrize(
+    "layout", [Classic(9_585_059, 7), Blocked(33_142_784, 18, 2), Blocked(21_485_056, 12, 2, 128)]
+)
 def test_a_batch_of_many_is_seamless(layout: Layout) -> None:
     """Items that are hashed in parts join without a gap."""
     items = [f"item-{i}" for i in range(20_000)]

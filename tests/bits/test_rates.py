@@ -128,9 +128,9 @@ def rate_of(bits: Bits) -> float:
     """Return the probability that an absent item is found, by the bits that are set."""
     ones = np.unpackbits(bits.array)[: bits.layout.num_bits]
     if isinstance(bits.layout, Blocked):
-        k = bits.layout.bits_per_block
-        chances = np.array([math.comb(set_bits, k) / math.comb(256, k) for set_bits in range(257)])
-        each = chances[ones.reshape(-1, 256).sum(axis=1)]
+        k, size = bits.layout.bits_per_block, bits.layout.block_bits
+        chances = np.array([math.comb(set_bits, k) / math.comb(size, k) for set_bits in range(size + 1)])
+        each = chances[ones.reshape(-1, size).sum(axis=1)]
         return math.prod(float(each[first : first + size].mean()) for first, size in bits.layout.regions)
     return float(ones.mean()) ** bits.layout.num_hashes
 
@@ -161,5 +161,5 @@ def test_the_rate_of_several_blocks(digests: Callable[[int], Sequence[str]]) -> 
     layout = blocked_sizing.plan(50_000, 1e-6)
     bits = Bits(layout)
     bits.add_many(digests(100_000))
-    theory = blocked_sizing.expected_error_rate(100_000, layout.num_bits // 256, 2, layout.bits_per_block)
+    theory = blocked_sizing.expected_error_rate(100_000, layout)
     assert 0.9 <= found(bits, digests, 10_000_000) / 10_000_000 / theory <= 1.1

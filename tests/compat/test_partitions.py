@@ -57,7 +57,7 @@ def test_all_calls_work_over_partitions(bloom: Any, client: redis.Redis) -> None
     claim = f.claim("claimed")
     bloom.wait(claim.commit())
     assert f.contains_many(["claimed", "loaded-7", "neither"]) == [True, True, False]
-    assert [bool(claim) for claim in f.claim_many(["x", "y", "x"])] == [True, True, False]
+    assert [bool(claim) for claim in f.claim_many(["x", "y", "x"])] == [True, True, True]
     assert f.info().count == pytest.approx(51, abs=8)
     f.expire(100)
     assert client.pttl("seen.3") > 90_000

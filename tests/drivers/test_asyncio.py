@@ -85,7 +85,7 @@ def test_tasks_that_are_told_together_travel_together(any_server: Server) -> Non
 
         await f.add_many(["the server learns", "the script"])
         await client.config_resetstat()
-        await asyncio.gather(*map(work, range(40)))
+        await asyncio.gather(*map(work, range(24)))
         calls: int = (await client.info("commandstats"))["cmdstat_evalsha"]["calls"]
         return calls
 

@@ -86,9 +86,9 @@ for thread in threads:
     thread.start()
 for round_ in range(20):
     timer = threading.Timer(0.01, _thread.interrupt_main)
-    timer.start()
     until = time.monotonic() + 2  # Python swallows an interrupt that comes in a destructor
     try:
+        timer.start()
         while time.monotonic() < until:
             f.add(f"main-{round_}-{time.monotonic()}")
     except KeyboardInterrupt:

@@ -22,6 +22,8 @@ class Call:
     :ivar earlier: the call that this one asks again for.
     :ivar since: the answer may be about any time from then on; None if it is about that of the call.
     :ivar claim: the call that was answered with the claim which this one is about.
+    :ivar equal: the call about an equal item of the same batch before it.
+    :ivar holder: the name of who claims.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Call:
     token: str | None = None
     error: str = ""
     since: float | None = None
+    equal: str | None = None
+    holder: str | None = None
 
     def __str__(self) -> str:
         came = repr(self.answer) if self.state == "answered" else self.error or self.state
@@ -49,6 +53,8 @@ class Ask(NamedTuple):
     """A call that a worker wants to be made.
 
     :ivar earlier: the calls that this one asks again for, one an item.
+    :ivar claims: those that a batch is about, with the calls that were answered with them.
+    :ivar holder: the name of who claims.
     :ivar hurry: seconds after which a task is cancelled.
     """
 
@@ -59,6 +65,9 @@ class Ask(NamedTuple):
     claim: tuple[Call, Any] | None = None
     lease: float = 0.0
     hurry: float | None = None
+    claims: Sequence[tuple[Call, Any]] = ()
+    holder: str | None = None
+    renews: bool = False
 
 
 class Outcome(NamedTuple):

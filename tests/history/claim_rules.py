@@ -1,8 +1,9 @@
 """The rules of claims: two workers never hold an item at a time, and one commits it in a generation.
 
 A worker holds an item from when it was answered "claimed" until the lease is over that it asked for last,
-counted from when it asked, or until it begins to commit it or to give it back.  Leases are measured by the
-server's clock, which runs as fast as that of the callers, being on the same machine.
+counted from when it asked, or until it begins to commit it or to give it back.  Of two who claim it by one
+name, the later one holds it.  Leases are measured by the server's clock, which runs as fast as that of the
+callers, being on the same machine.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.history.rules import GRAIN, History
 class Grant:
     """The time in which a claim is held for sure, and what was done with it."""
 
-    def __init__(self, history: History, claim: Call, deeds: Sequence[Call]) -> None:
+    def __init__(self, history: History, claim: Call, deeds: Sequence[Call], claims: Sequence[Call]) -> None:
         self.claim = claim
         self.since = claim.end
         extended = [each for each in deeds if each.verb == "extend" and each.state == "answered"]
@@ -29,6 +30,9 @@ class Grant:
             self.until = max(self.until, ends[0].start)
         losses = history.standing(claim.item).losses
         cuts = [each.start for each in losses if each.start > claim.start] + [each.start for each in ends]
+        if claim.holder is not None:
+            same = (each for each in claims if each.holder == claim.holder and each.name != claim.name)
+            cuts += [each.start for each in same if _latest(history, each) > claim.start]
         self.until = min((self.until, *cuts))
         (self.generation,) = history.generations(claim)
 
@@ -39,14 +43,30 @@ def claim_violations(history: History) -> Iterator[str]:
     for call in sorted(history.calls, key=lambda call: call.start):
         deeds[call.claim].append(call)
     commits = history.by_item("commit")
-    for item, claims in history.by_item("claim").items():
+    for item, asked in history.by_item("claim").items():
+        yield from _unequal(asked)
+        claims = [call for call in asked if call.equal is None]
         won = [call for call in claims if call.answer == "claimed" and len(history.generations(call)) == 1]
-        grants = [Grant(history, call, deeds[call.name]) for call in won]
+        grants = [Grant(history, call, deeds[call.name], claims) for call in won]
         yield from _two_holders(grants)
         yield from _two_commits(history, grants)
         yield from _busy(history, claims, deeds)
         yield from _done(history, claims, commits.get(item, []))
         yield from _at_the_end(history, item, grants, commits.get(item, []))
+
+
+def _latest(history: History, call: Call) -> float:
+    """Return the time at which a call was executed, at the latest."""
+    return call.end + (0.0 if call.state == "answered" else history.plan.latest_copy)
+
+
+def _unequal(claims: Sequence[Call]) -> Iterator[str]:
+    """Equal items of a batch have one claim, and so one answer."""
+    by_name = {call.name: call for call in claims}
+    for call in claims:
+        first = by_name.get(call.equal or "")
+        if first is not None and first.state == call.state == "answered" and first.answer != call.answer:
+            yield f"unequal answers for equal items\n    {first}\n    {call}"
 
 
 def _two_holders(grants: Sequence[Grant]) -> Iterator[str]:

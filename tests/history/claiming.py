@@ -10,6 +10,7 @@ from tests.history.working import Worker
 LEASES: Final = (0.05, 0.3, 5.0)
 """Seconds: some leases run out while their holder is busy."""
 
+HOLDERS: Final = ("unit 0", "unit 1")
 ENDS: Final = {"commit": 5, "release": 2, "forget": 1}
 
 
@@ -21,11 +22,13 @@ class ClaimWorker(Worker):
         many = self.dice.random() < 0.2
         items = self.picked(5 if many else 1)
         if items:
-            yield from self._claim(Ask("claim_many" if many else "claim", items, lease=self._lease()))
+            ask = Ask("claim_many" if many else "claim", items, lease=self._lease())
+            named = self.dice.choice(HOLDERS) if self.dice.random() < 0.3 else None
+            yield from self._claim(ask._replace(holder=named, renews=self.dice.random() < 0.3))
 
     def again(self, call: Call) -> Work:
         """Claim an item again."""
-        yield from self._claim(Ask("claim", (call.item,), (call,), lease=self._lease()))
+        yield from self._claim(Ask("claim", (call.item,), (call,), lease=self._lease(), holder=call.holder))
 
     def _lease(self) -> float:
         return self.dice.choice(LEASES)
@@ -34,9 +37,30 @@ class ClaimWorker(Worker):
         outcome = yield self.hurried(ask)
         yield from self.learn(outcome)
         values = outcome.value if isinstance(outcome.value, list) else [outcome.value]
-        for call, claim in zip(outcome.calls, values, strict=False):
-            if call.state == "answered" and call.answer == "claimed":
-                yield from self._deal((call, claim))
+        won = [
+            (call, claim)
+            for call, claim in zip(outcome.calls, values, strict=False)
+            if (call.state, call.answer, call.equal) == ("answered", "claimed", None)
+        ]
+        if len(won) > 1 and self.dice.random() < 0.5:
+            yield from self._deal_with_all(won)
+            return
+        for each in won:
+            yield from self._deal(each)
+
+    def _deal_with_all(self, claims: list[tuple[Call, Any]]) -> Work:
+        """Commit or release claims in one call, until all are answered."""
+        verb = self.dice.choice(("commit_many", "commit_many", "release_many"))
+        earlier: dict[str, Call] = {}
+        while claims:
+            items = tuple(call.item for call, _ in claims)
+            asked: list[Call | None] = [earlier.get(item) for item in items]
+            outcome = yield self.hurried(Ask(verb, items, asked, claims=tuple(claims)))
+            open_ = [i for i, each in enumerate(outcome.calls) if each.state == "unknown"]
+            earlier = {items[i]: outcome.calls[i] for i in open_}
+            claims = [claims[i] for i in open_]
+            if any(each.state == "lost" for each in outcome.calls):
+                yield from self.learn(Outcome([each for each in outcome.calls if each.state == "lost"]))
 
     def _deal(self, claim: tuple[Call, Any]) -> Work:
         """Do with a claim what comes to mind; its end is asked for until it is answered."""

@@ -23,8 +23,10 @@ VERBS: Final[dict[str, Callable[[Any, Ask], Any]]] = {
     "add_many": lambda f, ask: f.add_many(ask.items),
     "contains": lambda f, ask: f.contains(ask.items[0]),
     "remove": lambda f, ask: f.remove(ask.items[0], token=ask.token),
-    "claim": lambda f, ask: f.claim(ask.items[0], ask.lease),
-    "claim_many": lambda f, ask: f.claim_many(ask.items, ask.lease),
+    "claim": lambda f, ask: f.claim(ask.items[0], ask.lease, renew=ask.renews, owner=ask.holder),
+    "claim_many": lambda f, ask: f.claim_many(ask.items, ask.lease, owner=ask.holder),
+    "commit_many": lambda f, ask: f.commit_many([claim for _, claim in ask.claims]),
+    "release_many": lambda f, ask: f.release_many([claim for _, claim in ask.claims]),
     "commit": lambda _, ask: ask.claim[1].commit(),  # type: ignore[index]  # it has one
     "release": lambda _, ask: ask.claim[1].release(),  # type: ignore[index]
     "extend": lambda _, ask: ask.claim[1].extend(ask.lease),  # type: ignore[index]
@@ -32,7 +34,13 @@ VERBS: Final[dict[str, Callable[[Any, Ask], Any]]] = {
     "clear": lambda f, _: f.clear(),
     "delete": lambda f, _: f.delete(),
 }
-_ONE_OF: Final = {"add_many": "add", "dedupe": "add", "claim_many": "claim"}
+_ONE_OF: Final = {
+    "add_many": "add",
+    "dedupe": "add",
+    "claim_many": "claim",
+    "commit_many": "commit",
+    "release_many": "release",
+}
 _STATES: Final[tuple[tuple[tuple[type[BaseException], ...], State], ...]] = (
     ((FilterLostError,), "lost"),
     ((ClaimLostError,), "not held"),
@@ -102,9 +110,10 @@ class Seat:
     def _begin(self, ask: Ask) -> list[Call]:
         now = time.monotonic()
         earlier: Iterator[Call | None] = iter(ask.earlier)
-        calls = []
+        claims = iter(ask.claims)
+        calls: list[Call] = []
         for item in ask.items or ("",):
-            again = next(earlier, None)
+            again, claim = next(earlier, None), next(claims, ask.claim)
             call = Call(
                 name=f"{self._worker}#{next(self._numbers)}",
                 owner=self._owner,
@@ -112,8 +121,10 @@ class Seat:
                 item=item,
                 start=now,
                 earlier=again.name if again else None,
-                claim=ask.claim[0].name if ask.claim else None,
+                claim=claim[0].name if claim else None,
                 lease=ask.lease,
+                equal=next((each.name for each in calls if each.item == item), None),
+                holder=ask.holder,
             )
             calls.append(call)
         self.records += calls
@@ -135,6 +146,8 @@ def ended(ask: Ask, calls: list[Call], value: Any, error: BaseException | None, 
         tokens, value, error = error.tokens, error.results, error.__cause__
     for call, answer in zip(calls, answers, strict=False):
         call.state, call.answer = "answered", getattr(answer, "state", answer)
+        if call.verb in ("commit", "release") and answer == "lost":
+            call.state = "not held"
     for call, token in itertools.zip_longest(calls[len(answers) :], tokens[: len(calls) - len(answers)]):
         call.state, call.token = _state(error), token
         call.error = repr(error)

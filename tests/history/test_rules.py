@@ -97,9 +97,13 @@ CLAIMED_RIGHT: dict[str, History] = {
         PLAN, [claim(0, "a"), commit(0.2, "a"), claim(0.4, "b", "done")], present={"x": True}
     ),
     "busy": History(PLAN, [claim(0, "a"), claim(0.5, "b", "busy")]),
+    "equal items": History(PLAN, [claim(0, "a"), claim(0, "b", equal="a")]),
+    "again by the same name": History(PLAN, [claim(0, "a", holder="n"), claim(0.5, "b", holder="n")]),
 }
 CLAIMED_WRONG: dict[str, History] = {
     "two holders": History(PLAN, [claim(0, "a"), claim(0.5, "b")]),
+    "two holders\n": History(PLAN, [claim(0, "a", holder="n"), claim(0.5, "b", holder="m")]),
+    "unequal answers": History(PLAN, [claim(0, "a"), claim(0, "b", "busy", equal="a")]),
     "two commits": History(
         PLAN, [claim(0, "a"), commit(0.2, "a"), claim(2, "b"), commit(3, "b")], present={"x": True}
     ),

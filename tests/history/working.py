@@ -104,12 +104,18 @@ class Worker(ABC):
         return ask
 
     def _owe(self, call: Call) -> None:
-        """Keep a call to ask again, or hand it on, unless this object asks for the same item again."""
-        is_alone = all(other.item != call.item for other in self.owed)
-        if self._hands and call.token and is_alone and self.dice.random() < 0.5 and self.plan.goes_on():
-            self.handed.add(call.item)
+        """Keep a call to ask again, or hand it on, unless this object asks for the same item again.
+
+        Of equal items all are handed on or none: without a token the object gives the answers of all.
+        """
+        is_handed = call.item in self.handed
+        may = self._hands and call.token and all(other.item != call.item for other in self.owed)
+        if self._hands and call.token and is_handed:
             self._hands[0]((call, call.token))
-        else:
+        elif self._hands and may and self.dice.random() < 0.5 and self.plan.goes_on():
+            self.handed.add(call.item)
+            self._hands[0]((call, call.token or ""))
+        elif not is_handed:
             self.owed.append(call)
 
     def receive(self) -> Work:

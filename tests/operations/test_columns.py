@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 import redis
 
-from bloomredis import BloomFilter, compat, keyed
+from bloomredis import BatchInterruptedError, BloomFilter, compat, keyed
+from tests.support.proxy import lost, passed, proxied
+from tests.support.servers import Server
 
 SCALARS = [
     (np.int64(7), 7),
@@ -53,8 +55,10 @@ each_verb = pytest.mark.parametrize(
         lambda f, items: f.load(items),
         lambda f, items: f.update(items),
         lambda f, items: list(f.dedupe(items)),
+        lambda f, items: f.new_mask(items),
+        lambda f, items: f.contains_mask(items),
     ],
-    ids=["add_many", "contains_many", "claim_many", "load", "update", "dedupe"],
+    ids=["add_many", "contains_many", "claim_many", "load", "update", "dedupe", "new_mask", "contains_mask"],
 )
 
 
@@ -129,7 +133,7 @@ def test_a_null_gives_its_row(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("verb", ["load", "update", "dedupe"])
+@pytest.mark.parametrize("verb", ["load", "update", "dedupe", "new_mask"])
 def test_rows_are_counted_over_all_batches(bloom: Any, any_client: redis.Redis, kind: str, verb: str) -> None:
     """The row is that of the whole column, not of the batch that it is in."""
     f = make(bloom, any_client, kind=kind)
@@ -148,3 +152,57 @@ def test_an_own_encoder_tells_the_row(any_client: redis.Redis) -> None:
     with pytest.raises(ValueError, match="row 2: invalid literal") as caught:
         f.add_many(["1", "2", "x"])
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: f"{type(column).__name__}-{column[-1:]!s:.3}")
+def test_a_mask_says_of_each_row_if_it_is_new(bloom: Any, any_client: redis.Redis, column: Any) -> None:
+    """An array of bools, by position; of equal rows the first is new."""
+    f = make(bloom, any_client)
+    f.add(6)
+    assert f.contains_mask(column).tolist() == [False, True]
+    mask = f.new_mask(column)
+    assert (mask.dtype, mask.tolist()) == (np.bool_, [True, False])
+    twice = np.array(["x", "x"])
+    assert twice[f.new_mask(twice)].tolist() == ["x"]
+
+
+def test_a_column_of_polars(bloom: Any, any_client: redis.Redis) -> None:
+    """Where polars is installed."""
+    polars = pytest.importorskip("polars")
+    f = make(bloom, any_client)
+    frame = polars.DataFrame({"url": ["a", "b", "a"]})
+    assert frame.filter(polars.Series(f.new_mask(frame["url"])))["url"].to_list() == ["a", "b"]
+    assert f.contains_mask(frame["url"]).all()
+
+
+def test_a_mask_of_many_batches(any_client: redis.Redis) -> None:
+    """Each row has its place, and no rows have an empty mask."""
+    f = make(BloomFilter, any_client)
+    f.add_many(range(0, 40_000, 1000))
+    mask = f.contains_mask(np.arange(40_000))
+    assert mask[::1000].all()
+    assert mask.sum() < 200
+    assert f.new_mask(pa.array([], type=pa.string())).tolist() == []
+
+
+def test_an_interrupted_mask_has_the_rest_of_the_column(any_server: Server) -> None:
+    """What was answered, and the rows from there on: asking for them loses nothing."""
+    column = pd.Series([f"{i}" for i in range(40_000)], index=range(40_000, 0, -1))
+    with proxied(any_server.socket) as proxy:
+        f = BloomFilter(proxy.client(), "seen", capacity=100_000, error_rate=0.001)
+        f.add_many(["warm", "up"])
+        proxy.plan("add", *[passed] * 40, lost)
+        with pytest.raises(BatchInterruptedError, match=r"new_mask\(error.rest\)") as met:
+            f.new_mask(column)
+        answered = len(met.value.results)
+        assert 0 < answered < 40_000
+        assert met.value.rest.equals(column.iloc[answered:])  # type: ignore[attr-defined]  # a column
+        mask = [*met.value.results, *f.new_mask(met.value.rest)]
+    assert np.mean(mask) > 0.99  # but for false positives
+
+
+@pytest.mark.parametrize("column", [iter("ab"), {"a", "b"}, 7], ids=lambda column: type(column).__name__)
+def test_what_has_no_rows_has_no_mask(bloom: Any, column: Any) -> None:
+    """Nothing is sent."""
+    with pytest.raises(TypeError, match="new_mask takes an array or a column, not"):
+        make(bloom, redis.Redis(port=1)).new_mask(column)

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from bloomredis import BloomFilter, FilterLostError, LocalFilter
 from bloomredis.bits.bitmap import Bits
+from bloomredis.operations import local_cache
+from bloomredis.operations.snapshot import PIECE_BYTES
 from bloomredis.stored import planning
 from tests.support.servers import Server
 
@@ -143,6 +145,37 @@ def test_what_others_added_is_read(bloom: Any, server: Server) -> None:
         before = calls(client)
         assert f.add_many(ITEMS) == [False] * len(ITEMS)
         assert calls(client) == before
+
+
+@pytest.mark.parametrize("seconds", [60.0, 0.0])
+def test_a_copy_is_warm_at_once(
+    bloom: Any, any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """The first call reads piece after piece for some time, and one at least."""
+    monkeypatch.setattr(local_cache, "_AT_ONCE", seconds)
+    size = {"capacity": 1_000_000, "error_rate": 0.01}
+    bloom(any_client, "seen", **size).add_many(ITEMS)
+    f = bloom(any_client, "seen", local_cache=True, local_cache_check=100, **size)
+    f.reserve()
+    pieces = -(-any_client.strlen("seen") // PIECE_BYTES) if seconds else 1
+    any_client.config_resetstat()
+    f.add("one more")
+    assert any_client.info("commandstats")["cmdstat_evalsha"]["calls"] == pieces + 1
+    assert all(f._operations.in_local_cache(item) for item in ITEMS) == (pieces > 1)
+
+
+@pytest.mark.parametrize("layout", planning.NAMES)
+@given(items=st.lists(st.binary(), min_size=1, max_size=30))
+def test_a_hit_has_all_bits(layout: str, items: list[bytes]) -> None:
+    """In the copy an item is there once its bits are, and not while the last of them is missing."""
+    planned = planning.plan(layout, 100, 1e-7)
+    for item in items:
+        bits = Bits(planned)
+        offsets = sorted(set(planned.probes(item)))
+        for offset in offsets:
+            assert not bits.has(item)
+            bits.bytes[offset // 8] |= 0x80 >> offset % 8
+        assert bits.has(item)
 
 
 def test_a_clear_by_another_is_noticed_within_the_check(bloom: Any, any_client: redis.Redis) -> None:

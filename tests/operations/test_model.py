@@ -11,6 +11,7 @@ import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from mmh3 import hash_bytes
 
 from bloomredis import ClaimLostError, FilterLostError, FilterNotFoundError
 from tests.support.sizes import examples
@@ -161,8 +162,8 @@ class Machine(RuleBasedStateMachine):
 
     @rule(item=ITEMS)
     def a_lease_runs_out(self, item: str) -> None:
-        if claimed := self.holders.pop(item, None):
-            self.client.delete(claimed.claim._held.key)
+        if self.holders.pop(item, None):
+            self.client.delete(f"{{seen}}:claim:{hash_bytes(item).hex()}")
 
     # -- the filter as a whole
 

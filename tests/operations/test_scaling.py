@@ -197,12 +197,12 @@ def test_a_filter_of_an_earlier_release_goes_on_growing(
     assert old.add_many(items(70)) == [False] * 60 + [True] * 10
     new.clear()
     assert [layer.num_bits for layer in new.info().layers] == [
-        planning.new_header(10, 0.9 * 0.5e-3, layout, finest=None).num_bits
+        planning.new_header(10, 0.9 * 0.5e-3, layout, finest=None, small_blocks=False).num_bits
     ]
     made = ScalingBloomFilter(client, "new", **size)
     made.add_many(items(15))
     with monkeypatch.context() as earlier:
-        earlier.setattr(header, "RULES", 0)
+        earlier.setattr(header, "ADOPTED", 0)
         for call in ("reserve", "info", "clear", "delete"):
             with pytest.raises(FilterMismatchError, match="options 0100000000, unknown to this release"):
                 getattr(ScalingBloomFilter(client, "new", **size), call)()

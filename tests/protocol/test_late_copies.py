@@ -9,6 +9,7 @@ import redis
 
 from bloomredis import BloomFilter
 from bloomredis.protocol import scripts
+from bloomredis.stored import planning
 
 LANE = b"{seen}:receipt:0123456789abcdef-0"
 CLAIM = b"{seen}:claim:" + b"0" * 32
@@ -83,6 +84,16 @@ def test_a_string_is_renamed_once(client: redis.Redis) -> None:
         client.delete("seen")
     client.set("{seen}:written", 3)
     refused(client, "rename_new", [LANE, b"seen", b"{seen}:written"], 1)
+
+
+def test_a_new_item_leaves_the_receipt_of_a_later_call(client: redis.Redis) -> None:
+    """As of a cloned machine: else the later call, sent again, would find its own item "already there"."""
+    BloomFilter(client, "seen", capacity=1000, error_rate=0.01, layout="blocked").reserve()
+    identity: Any = client.getrange("seen", 0, 55)
+    mine, theirs = map(planning.plan("blocked", 1000, 0.01).pack_one, (b"mine", b"theirs"))
+    for _ in range(2):
+        assert call(client, "add_blocks", [b"seen", LANE], identity, mine, 500) == 1
+        refused(client, "add_blocks", [b"seen", LANE], identity, theirs, 101)
 
 
 def test_a_later_receipt_is_kept(client: redis.Redis, identity: bytes) -> None:

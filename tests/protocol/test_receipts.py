@@ -13,6 +13,8 @@ from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.receipts import Lanes, give_back, parse_token
+from bloomredis.stored import planning
+from tests.support.keys import beside
 from tests.support.losing import LosingClient
 
 
@@ -25,6 +27,7 @@ def losing(client: redis.Redis) -> LosingClient:
     """A client whose filter exists and whose scripts are known."""
     made = LosingClient(client)
     make(made).add_many(["warm", "warmer"])
+    client.script_load(scripts.load("add").text)  # which asks about earlier calls
     return made
 
 
@@ -35,6 +38,33 @@ def test_the_same_bytes_get_the_same_answer(losing: LosingClient) -> None:
     assert f.add_many(["b", "a", "c"]) == [True, False, True]
     again = losing.client.execute_command(*losing.sent[-1])
     assert again in (b"101", "101")
+
+
+@pytest.mark.parametrize("layout", planning.NAMES)
+def test_a_short_reply_over_a_long_one(client: redis.Redis, layout: str) -> None:
+    """A receipt that was written over an older one holds the reply of its own call alone."""
+    losing = LosingClient(client)
+    f = BloomFilter(losing, "seen", capacity=1000, error_rate=0.001, layout=layout)  # type: ignore[arg-type]  # a stand-in
+    assert all(f.add_many(map(str, range(50))))
+    assert f.add("one")
+    assert losing.client.execute_command(*losing.sent[-1]) == 1
+
+
+@pytest.mark.parametrize("layout", planning.NAMES)
+def test_a_receipt_lasts_for_ten_minutes(client: redis.Redis, layout: str) -> None:
+    """Its time to live is renewed where less than 595 s are left, or all of it is gone."""
+    f = BloomFilter(client, "seen", capacity=1000, error_rate=0.001, layout=layout)
+    f.add("a")
+    (receipt,) = beside(client, "receipt")
+    client.pexpire(receipt, 599_000)
+    f.add("b")
+    assert client.pttl(receipt) <= 599_000
+    client.pexpire(receipt, 594_000)
+    f.add("c")
+    assert 595_000 < client.pttl(receipt) <= 600_000
+    client.persist(receipt)
+    f.add("d")
+    assert 595_000 < client.pttl(receipt) <= 600_000
 
 
 @pytest.mark.parametrize("fate", ["lost", "never"])

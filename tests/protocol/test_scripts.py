@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from bloomredis.protocol import scripts
+from bloomredis.protocol.minify import minified, with_short_names
 
 ROOT = Path(__file__).parents[2]
 FILES = {path.stem: path for path in (ROOT / "lua").glob("*/*.lua")}
 PARTS = {name: path.read_text() for name, path in FILES.items() if path.parent.name == "include"}
 PIECES = set(re.findall(r"-- paste: (\w+)", "".join(path.read_text() for path in FILES.values())))
 VERBS = sorted(scripts.verbs())
+SHORT = ["add_blocks", "contains_blocks"]
 
 
 def defined(text: str) -> list[str]:
@@ -123,7 +125,8 @@ def test_the_server_gets_code_alone(verb: str, *, layered: bool) -> None:
     for line in script.text.splitlines():
         assert line == line.lstrip() != ""
         assert "--" not in line
-    assert script.text == scripts.minified(scripts.assemble(verb, layered=layered))
+    text = minified(scripts.assemble(verb, layered=layered))
+    assert script.text == (with_short_names(text) if verb in SHORT else text)
     assert script.sha == hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -140,14 +143,38 @@ def test_the_server_gets_code_alone(verb: str, *, layered: bool) -> None:
 )
 def test_strings_survive(text: str, short: str) -> None:
     """Comments, indentation and blank lines go, except in strings."""
-    assert scripts.minified(text) == short
+    assert minified(text) == short
 
 
 @pytest.mark.parametrize("text", ["--[[ a\nb ]]", "x = 1 --[==[ a ]==]", "return 'a", 'return "a\n"'])
 def test_text_that_cannot_be_shortened(text: str) -> None:
     """A long comment or an unfinished string is refused."""
     with pytest.raises(ValueError, match="a long comment or an unfinished string"):
-        scripts.minified(text)
+        minified(text)
+
+
+@pytest.mark.parametrize("verb", SHORT)
+def test_what_a_pipeline_sends_along_is_short(verb: str) -> None:
+    """The scripts for usual calls have at most 5 KB."""
+    assert len(scripts.load(verb).text) <= 5 * 1024
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("local one, two = 1, 2\nreturn one - two", "local a,b=1,2\nreturn a-b"),
+        ("local call = redis.call\ncall('call')", "local a=redis.call\na('call')"),
+        ("local key = 1\nreturn { key = key }", "local key=1\nreturn{key=key}"),
+        ("local a = b\nlocal long = a", "local c=b\nlocal d=c"),
+        ("for _, each in ipairs(all) do each() end", "for b,a in ipairs(all)do a()end"),
+        ("local function f(first, ...) return first .. ... end", "local function b(a,...)return a.. ... end"),
+        ("return 1 .. 2, x - -1, x - - 1", "return 1 .. 2,x - -1,x - -1"),
+        ("local by = text:byte(1):rep(2) .. 3", "local a=text:byte(1):rep(2).. 3"),
+    ],
+)
+def test_short_names(text: str, short: str) -> None:
+    """Local names are replaced, no fields, strings and keys; no blank goes that has a meaning."""
+    assert with_short_names(text) == short
 
 
 def test_only_filters_in_layers_pay_for_layers() -> None:

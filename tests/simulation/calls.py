@@ -18,29 +18,39 @@ EXTENDED: Final = 20.0
 MOST_COUNTED: Final = 8
 """Adds of one item that a filter which counts is given: a counter that has reached 15 stays there."""
 
-_OF_A_CLAIM: Final = ("commit", "release", "extend")
+OF_A_CLAIM: Final = ("commit", "release", "extend", "renew")
+OF_CLAIMS: Final = ("commit_many", "release_many", "extend_many")
+HOLDERS: Final = ("unit 0", "unit 1")
 
 
 def begin(world: World, call: Call, verb: str, items: Sequence[int], other: str | None) -> None:
     """Begin a call, unless it makes no sense by now.
 
-    :param other: the request whose token it carries, or whose claim it is about.
+    :param other: the request whose token it carries, or whose claim it is about; or several, with commas.
     """
-    earlier, owner = world.requests.get(other or ""), call.owner
-    if other is not None and (earlier is None or not _fits(verb, owner, earlier)):
+    owner = call.owner
+    others = [world.requests.get(each) for each in other.split(",")] if other is not None else []
+    earliest = [each for each in others if each is not None and _fits(verb, owner, each)]
+    if len(earliest) < len(others):
         return
+    earlier = earliest[0] if earliest else None
     adds = world.kind.counts and verb.startswith("add")
     if adds and any(_counted(world, item) >= MOST_COUNTED for item in items):
         return
-    call.requests = _requests(call.ref, owner, verb, items, earlier)
+    call.requests = (
+        _deeds(call.ref, owner, verb, earliest)
+        if verb in OF_A_CLAIM or verb in OF_CLAIMS
+        else _requests(call.ref, owner, verb, items, earlier)
+    )
     for request in call.requests:
         world.history.begin(request, *world.clocks())
         world.requests[request.ref] = request
         owner.begin(request)
-    if verb in ("release", "commit") and earlier is not None:
-        earlier.ending = verb
-    if verb == "release":
-        world.claims.giving_back(call.requests[0].held)
+    for claim, request in zip(earliest, call.requests, strict=False):
+        if request.verb in ("release", "commit"):
+            claim.ending = request.verb
+        if request.verb == "release":
+            world.claims.giving_back(request.held)
     world.calls[call.ref] = call
     world.enter(owner.process)
     (_start if owner.process.loop is None else _start_task)(world, call, verb, items)
@@ -48,11 +58,14 @@ def begin(world: World, call: Call, verb: str, items: Sequence[int], other: str 
 
 def _fits(verb: str, owner: Owner, earlier: Request) -> bool:
     """Return whether there is a token to carry, or a claim that this object may deal with."""
-    if verb in _OF_A_CLAIM:
+    deed = verb.removesuffix("_many")
+    if deed in OF_A_CLAIM:
         if earlier.held is None or earlier.owner is not owner or earlier.verb != "claim":
             return False
-        is_busy = any(each.held is earlier.held for each in owner.running)
-        return not is_busy and earlier.ending in (None, verb)
+        running = [each.verb for each in owner.running if each.held is earlier.held]
+        if deed == "renew":
+            return "renew" not in running
+        return set(running) <= {"renew"} and earlier.ending in (None, deed)
     return earlier.token is not None
 
 
@@ -61,23 +74,31 @@ def _counted(world: World, item: int) -> int:
     return world.history.stored.entry.counts[item] + unsettled
 
 
+def _deeds(ref: str, owner: Owner, verb: str, claims: Sequence[Request]) -> list[Request]:
+    """Return what is to be done with claims."""
+    made = []
+    for i, claim in enumerate(claims):
+        request = Request(f"{ref}/{i}", verb.removesuffix("_many"), claim.item, owner)
+        request.held, request.is_single = claim.held, verb in OF_A_CLAIM
+        request.lease = int((LEASE if verb == "renew" else EXTENDED) * 1e6)
+        made.append(request)
+    return made
+
+
 def _requests(
     ref: str, owner: Owner, verb: str, items: Sequence[int], earlier: Request | None
 ) -> list[Request]:
-    if verb in _OF_A_CLAIM and earlier is not None:
-        request = Request(ref, verb, earlier.item, owner)
-        request.held, request.lease = earlier.held, int(EXTENDED * 1e6)
-        return [request]
     if not items:
         return [Request(ref, verb, -1, owner)]
-    single = verb.removesuffix("_many")
+    single = verb.removesuffix("_many").removesuffix("_as")
     made = [
         Request(ref if len(items) == 1 else f"{ref}/{i}", single, item, owner, earlier)
         for i, item in enumerate(items)
     ]
     for request in made:
         request.lease = int(LEASE * 1e6)
-        request.is_single = verb == single
+        request.is_single = not verb.endswith("_many")
+        request.holder = HOLDERS[sum(map(ord, ref)) % len(HOLDERS)] if verb == "claim_as" else None
     return made
 
 
@@ -97,16 +118,26 @@ def _start(world: World, call: Call, verb: str, items: Sequence[int]) -> None:
 
 def _operation(call: Call, verb: str, items: Sequence[int]) -> Any:
     operations, request = call.owner.filter, call.requests[0]
+    if verb in OF_CLAIMS:
+        return _of_many(operations, verb, [each.held for each in call.requests])
     return _VERBS[verb](operations, request, [NAMES[item] for item in items])
+
+
+def _of_many(f: Any, verb: str, claims: list[Any]) -> Any:
+    """Return the call about several claims of operations, or of an asyncio filter."""
+    given = [claims] if hasattr(f, "with_client") else [claims, claims]
+    return getattr(f, verb)(*given, *([EXTENDED] if verb == "extend_many" else []))
 
 
 def _start_task(world: World, call: Call, verb: str, items: Sequence[int]) -> None:
     """Start a call as a task."""
     loop = call.owner.process.loop
     made = _TASKS.get(verb, _VERBS.get(verb))
-    assert made is not None
 
     async def run() -> Any:
+        if verb in OF_CLAIMS:
+            return await _of_many(call.owner.filter, verb, [each.held for each in call.requests])
+        assert made is not None
         return await made(call.owner.filter, call.requests[0], [NAMES[item] for item in items])
 
     call.task = loop.start(run(), call.end)
@@ -131,15 +162,19 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "clear": lambda f, _, __: f.clear(),
     "delete": lambda f, _, __: f.delete(),
     "claim": lambda f, _, items: f.claim(items[0], LEASE, _same),
+    "claim_as": lambda f, request, items: f.claim(items[0], LEASE, _same, request.holder),
     "claim_many": lambda f, _, items: f.claim_many(items, LEASE, _same),
     "commit": lambda f, request, _: f.commit(request.held),
     "release": lambda f, request, _: f.release(request.held),
     "extend": lambda f, request, _: f.extend(request.held, EXTENDED),
+    "renew": lambda f, request, _: f.renew_many([request.held]),
 }
 _TASKS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "claim": lambda f, _, items: f.claim(items[0], LEASE),
+    "claim_as": lambda f, request, items: f.claim(items[0], LEASE, owner=request.holder),
     "claim_many": lambda f, _, items: f.claim_many(items, LEASE),
     "commit": lambda _, request, __: request.held.commit(),
     "release": lambda _, request, __: request.held.release(),
     "extend": lambda _, request, __: request.held.extend(EXTENDED),
+    "renew": lambda f, request, _: f._run(f._operations.renew_many([request.held._held])),
 }

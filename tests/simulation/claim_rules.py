@@ -1,9 +1,10 @@
 """The rules of claims.
 
 A worker that was answered "claimed" holds the item from then on for the lease that it asked for, counted from
-when it asked by the server's clock, or until it gave it back.  Nobody else holds it in that time, and one
-commits it in a generation.  Not promised after a claim was evicted and after a rollback; and a commit whose
-reply comes later than its receipt lasts may be answered that the claim was lost.
+when it asked by the server's clock, or until it gave it back.  Nobody else holds it in that time, but who
+claims it by the same name, and one commits it in a generation.  No call finds it lost in that time, unless
+it was claimed by that name again.  Not promised after a claim was evicted and after a rollback; and a commit
+whose reply comes later than its receipt lasts may be answered that the claim was lost.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class ClaimRules:
         holder = max((each for each in asked if each.claims), key=lambda each: each.executed, default=None)
         if holder is None or holder.state != "unknown" or holder.owner is not request.owner:
             return
+        if holder.holder != request.holder:
+            return
         others = [each for each in asked if each.owner is request.owner and each not in (holder, request)]
         is_next = holder.ended <= request.started and not any(each.overlaps(holder) for each in others)
         is_first = not any(each.started > holder.ended for each in others)
@@ -63,10 +66,17 @@ class ClaimRules:
         grant = Grant(request)
         for other in self._grants.get(request.item, ()) if self._is_valid(grant) else ():
             if self._is_valid(other) and other.generation == grant.generation and self._overlap(other, grant):
-                raise Violation(
-                    "two holders", f"{request} and {other.request} hold the item at the same time"
-                )
+                self._check_alone(grant, other)
         self._grants.setdefault(request.item, []).append(grant)
+
+    def _check_alone(self, grant: Grant, other: Grant) -> None:
+        """Check two grants for one time: of two by one name the later takes over, and none else may be."""
+        if grant.request.holder is None or grant.request.holder != other.request.holder:
+            raise Violation(
+                "two holders", f"{grant.request} and {other.request} hold the item at the same time"
+            )
+        first, second = sorted((grant, other), key=lambda each: each.since)
+        first.until = min(first.until, second.since)
 
     def _is_valid(self, grant: Grant) -> bool:
         return not self._history.disturbed_since(grant.request.started, "claim", "rollback")
@@ -84,14 +94,19 @@ class ClaimRules:
 
     def extended(self, request: Request) -> None:
         """Note that a worker holds an item for longer."""
-        if grant := self._found(request.held):
+        grant = self._found(request.held)
+        if grant and grant.request.ending is None:
             grant.until = request.clock + request.lease
             for other in self._grants[grant.item]:
                 if other is not grant and self._is_valid(other) and self._is_valid(grant):
                     self._check_extended(request, grant, other)
 
     def _check_extended(self, request: Request, grant: Grant, other: Grant) -> None:
-        if other.generation == grant.generation and other.since > grant.since and self._overlap(other, grant):
+        if other.generation != grant.generation or other.since <= grant.since:
+            return
+        if grant.request.holder is not None and grant.request.holder == other.request.holder:
+            grant.until = min(grant.until, other.since)  # the later of one name has taken over since
+        elif self._overlap(other, grant):
             raise Violation("two holders", f"{request} was answered, and {other.request} holds the item")
 
     def giving_back(self, held: Any) -> None:
@@ -133,3 +148,25 @@ class ClaimRules:
             return
         if any(request in change.claimants for change in self._history.live(request.item)):
             raise Violation("commit denied", f"{request} raised ClaimLostError, and had committed the item")
+        grant = self._found(request.held)
+        if grant is not None and self._is_valid(grant) and self._stands(grant):
+            raise Violation(
+                "lost while held", f"{request} raised ClaimLostError before the time of its claim"
+            )
+
+    def _stands(self, grant: Grant) -> bool:
+        """Return whether a claim is held now for sure, and was since it was made."""
+        claim = grant.request
+        taken_over = any(
+            each is not claim
+            and (each.verb, each.holder) == ("claim", claim.holder)
+            and (each.state == "running" or each.ended > claim.started)
+            for each in self._history.requests[grant.item]
+        )
+        entries = self._history.log[claim.entry :]
+        return (
+            self._clock() < grant.until
+            and not (claim.holder and taken_over)
+            and all(entry.generation == grant.generation for entry in entries)
+            and claim.ending in (None, "commit")
+        )

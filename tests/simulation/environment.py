@@ -143,7 +143,7 @@ class Environment:
 def modules() -> list[Any]:
     """Return the modules of bloomredis that can be imported without optional packages."""
     names = [info.name for info in pkgutil.walk_packages(bloomredis.__path__, "bloomredis.")]
-    others = ("bloomredis.cli", "bloomredis.compat", "bloomredis.embedded")
+    others = ("bloomredis.cli", "bloomredis.compat", "bloomredis.contrib", "bloomredis.embedded")
     return [importlib.import_module(name) for name in names if not name.startswith(others)]
 
 

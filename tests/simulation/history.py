@@ -34,6 +34,7 @@ class Request:
     :ivar committed: the entry of the log when a commit was first executed.
     :ivar opened: the entry of the log and the generation that it opened, if it did; what it was `told` of.
     :ivar held: what a claim was answered with, or what a commit is about.
+    :ivar holder: the name of who claims, None for nobody's.
     :ivar ending: the verb that ends the claim, once that began.
     :ivar is_cancelled: whether its caller went away.
     :ivar is_single: whether it was not made with others, as a batch.
@@ -54,6 +55,7 @@ class Request:
             "executed",
             "generation",
             "held",
+            "holder",
         ),
         *(
             "is_cancelled",
@@ -89,6 +91,7 @@ class Request:
         self.claims = False
         self.is_cancelled = False
         self.ending: str | None = None
+        self.holder: str | None = None
 
     def __repr__(self) -> str:
         what = "" if self.item < 0 else f"(x{self.item})"

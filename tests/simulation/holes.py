@@ -30,6 +30,8 @@ WITH: Final = {
     "debts-survive-fork": {"fork", "lost_reply"},
     "tokens-shared": {"lost_reply"},
     "claims-not-pending": {"lost_reply", "cancel"},
+    "claims-without-time": {"late_copy"},
+    "claims-without-number": {"late_copy"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
 """The faults by hole; all calls are made."""

@@ -8,7 +8,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
+
+from mmh3 import hash_bytes
 
 import bloomredis.asyncio
 from bloomredis.operations.counting import CountingOperations
@@ -24,6 +27,12 @@ Observed = tuple[bytes | None, tuple[int, ...]]
 """The generation of what is stored, None if there is none, and how often each item is in."""
 
 _NOTHING: Final[Observed] = (None, (0,) * ITEMS)
+
+
+@cache
+def claim_key(name: str) -> bytes:
+    """Return the key of the claim on an item."""
+    return b"{%s}:claim:%s" % (KEY.encode(), hash_bytes(name).hex().encode())
 
 
 @dataclass(frozen=True)
@@ -111,7 +120,18 @@ def _counter(value: bytes, place: int) -> int:
 
 
 ADDING: Final = {"add": 10.0, "add_many": 1.5, "contains": 3.0, "reserve": 0.4, "clear": 0.2, "delete": 0.1}
-CLAIMING: Final = {"claim": 2.0, "claim_many": 0.3, "commit": 2.0, "release": 0.7, "extend": 0.7}
+CLAIMING: Final = {
+    "claim": 1.5,
+    "claim_as": 1.0,
+    "claim_many": 0.4,
+    "renew": 0.7,
+    "commit": 1.5,
+    "commit_many": 0.5,
+    "release": 0.6,
+    "release_many": 0.2,
+    "extend": 0.6,
+    "extend_many": 0.2,
+}
 _ON_LOST: Final = ("raise", "raise", "recreate")
 
 KINDS: Final = {

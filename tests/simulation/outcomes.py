@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import redis
@@ -40,6 +41,7 @@ _UNKNOWN: Final[tuple[type[BaseException], ...]] = (
 def settle(world: World, call: Call, answer: Any, error: BaseException | None) -> None:
     """Check what a call ended with."""
     answers = answer if isinstance(answer, list) else [answer]
+    tokens: Sequence[str | None] = getattr(error, "tokens", ())
     if error is not None:
         answers = error.results if isinstance(error, BatchInterruptedError) else []
         error = error.__cause__ or error if isinstance(error, BatchInterruptedError) else error
@@ -47,7 +49,9 @@ def settle(world: World, call: Call, answer: Any, error: BaseException | None) -
         if i < len(answers):
             _answered(world, request, answers[i])
         elif error is not None:
-            request.token = getattr(error, "token", None) if request.is_single else None
+            place = i - len(answers)
+            own = tokens[place] if place < len(tokens) else None
+            request.token = getattr(error, "token", None) if request.is_single else own
             _failed(world, request, error)
 
 
@@ -84,15 +88,38 @@ def _failed(world: World, request: Request, error: BaseException) -> None:
 
 
 def _not_held(world: World, request: Request) -> None:
-    if request.verb == "commit":
+    if request.verb in ("commit", "extend"):
         world.claims.not_held(request)
 
 
 def _claimed(world: World, request: Request, claim: Any) -> None:
+    if any(each.held is claim for each in world.held):
+        return  # that of an equal item of the batch
     request.held = claim
     if claim.state == "claimed":
         world.held.append(request)
     world.claims.claimed(request, claim.state)
+
+
+def _committed(world: World, request: Request, state: str | None) -> None:
+    if state in (None, "done"):
+        world.claims.committed(request)
+    elif state == "lost":
+        world.claims.not_held(request)
+
+
+def _extended(world: World, request: Request, state: str | None) -> None:
+    if state in (None, "claimed"):
+        world.claims.extended(request)
+    else:
+        world.claims.not_held(request)
+
+
+def _renewed(world: World, request: Request, error: Exception | None) -> None:
+    if error is None and request.executed:
+        world.claims.extended(request)
+    elif isinstance(error, ClaimLostError):
+        world.claims.not_held(request)
 
 
 _CHECKS: Final[dict[str, Any]] = {
@@ -100,6 +127,7 @@ _CHECKS: Final[dict[str, Any]] = {
     "contains": lambda world, request, answer: world.rules.asked(request, there=answer),
     "remove": lambda world, request, answer: world.rules.removed(request, was_in=answer),
     "claim": _claimed,
-    "commit": lambda world, request, _: world.claims.committed(request),
-    "extend": lambda world, request, _: world.claims.extended(request),
+    "commit": _committed,
+    "extend": _extended,
+    "renew": _renewed,
 }

@@ -56,11 +56,12 @@ class Rules(Repeats):
     def _check_taken(self, taken: Change, request: Request, mine: list[Change], *, new: bool) -> None:
         """Check that an answer is about a filter that the object was given."""
         owner = request.owner
-        if owner.knows(taken.generation, request):
+        stood = any(entry.generation == taken.generation for entry in self._history.window(request))
+        if stood and owner.knows(taken.generation, request):
             return
         if any(owner.knows(each.generation, request) and self._is_shared(each, request) for each in mine):
             taken.taken = None  # the answer was about that filter, though it may be gone
-        elif all(entry.generation != taken.generation for entry in self._history.window(request)):
+        elif not stood:
             raise Violation("dead generation", f"{request} was answered {new} for a generation that is gone")
         elif not owner.recreates:
             raise Violation("silent loss", f"{request} was answered {new} for a filter that it was not given")
@@ -133,7 +134,7 @@ class Rules(Repeats):
             return True
         if owner.cache_seconds and self._history.disturbed["rollback"] >= 0:
             return True  # the copy has what the server lost
-        before = [*self._since_first(request), *self._history.window(request, owner.cache_seconds)]
+        before = self._history.window(request, owner.cache_seconds)
         return any(entry.counts[item] and owner.knows(entry.generation, request) for entry in before)
 
     def _check_own(self, request: Request) -> None:
@@ -276,7 +277,7 @@ class Rules(Repeats):
     def _check_generation(self, request: Request) -> None:
         """Check that an object answers only for a filter that it was given."""
         owner = request.owner
-        entries = [*self._since_first(request), *self._history.window(request, owner.cache_seconds)]
+        entries = self._history.window(request, owner.cache_seconds)
         if not owner.recreates and not any(owner.knows(entry.generation, request) for entry in entries):
             raise Violation(
                 "silent loss", f"{request} was answered for a filter that the object was not given"

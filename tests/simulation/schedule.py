@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from tests.simulation.actions import Action, Scenario
+from tests.simulation.calls import OF_A_CLAIM, OF_CLAIMS
 from tests.simulation.faults import FAULTS, late
 from tests.simulation.kinds import ADDING, CLAIMING, ITEMS, KINDS, Kind
 from tests.simulation.processes import Setup
@@ -112,8 +113,8 @@ class Drawing(Draws[World]):
             return self._repeated(ref)
         owner = rng.choice(list(world.owners))
         verb = rng.choices(self._calls, self._call_weights)[0]
-        if verb in ("commit", "release", "extend"):
-            return self._about_claim(ref, verb)
+        if verb in OF_A_CLAIM or verb in OF_CLAIMS:
+            return self._about_claims(ref, verb)
         items: tuple[int, ...] = ()
         if verb.endswith("_many"):
             items = tuple(rng.randrange(self._items) for _ in range(rng.choice((2, 3, 4))))
@@ -145,9 +146,13 @@ class Drawing(Draws[World]):
             )
         return Action("start", (ref, *args))
 
-    def _about_claim(self, ref: str, verb: str) -> Action | None:
+    def _about_claims(self, ref: str, verb: str) -> Action | None:
+        """Return what is done with a claim, or with some of one object."""
         held = [each for each in self._world.held[-6:] if each.held.state == "claimed"]
         if not held:
             return None
         claim = self._rng.choice(held)
-        return Action("start", (ref, claim.owner.name, verb, (), claim.ref))
+        claims = [claim]
+        if verb in OF_CLAIMS:
+            claims += [each for each in held if each.owner is claim.owner and each is not claim]
+        return Action("start", (ref, claim.owner.name, verb, (), ",".join(each.ref for each in claims)))

@@ -13,7 +13,7 @@ from tests.simulation.claim_rules import ClaimRules
 from tests.simulation.database import Snapshot
 from tests.simulation.environment import Environment
 from tests.simulation.history import History, Request, Stored
-from tests.simulation.kinds import ITEMS, KEY, KINDS, Kind
+from tests.simulation.kinds import ITEMS, KEY, KINDS, NAMES, Kind, claim_key
 from tests.simulation.network import Exchange, Message
 from tests.simulation.processes import Call, Owner
 from tests.simulation.rules import Rules
@@ -78,6 +78,7 @@ class World(Stage):
             self.history.end(request, "void", *self.clocks())
 
     def run(self, message: Message) -> None:
+        self._command = message.exchange.commands[len(message.replies)]
         if "rollback" in self.scenario.faults:
             self.older.append((self.server.data.snapshot(), self.history.stored))
         self._is_awaited = message is message.exchange.message
@@ -85,20 +86,35 @@ class World(Stage):
 
     def executed(self, exchange: Exchange, verb: str, reply: Any) -> None:
         generation, counts = self.observe(self.server.data)
-        self.history.observe(self.environment.now, generation, counts, verb, exchange.requests)
+        requests = self._about(exchange) if verb == "commit" else exchange.requests
+        self.history.observe(self.environment.now, generation, counts, verb, requests)
         if isinstance(reply, Exception):
             return
-        if verb in ("reserve", "clear") and self._is_awaited:
+        if verb in ("reserve", "clear") and self._is_awaited:  # nobody reads the reply of a late copy
             exchange.owner.opened(generation, len(self.history.log) - 1, exchange.requests)
         elif verb == "claim":
-            for request, state in zip(exchange.requests, reply, strict=True):
+            states = dict(zip(dict.fromkeys(each.item for each in exchange.requests), reply, strict=False))
+            for request in exchange.requests:  # equal items share their claim
                 request.executed, request.generation = self.server.data.now, generation
-                request.claims = state in ("c", ord("c"))
+                request.claims = states[request.item] in ("c", ord("c"))
+        elif verb == "extend" and reply == 1:
+            for request in self._about(exchange):
+                request.executed = self.server.data.now
         elif verb == "commit" and reply == 1:
-            for request in exchange.requests:
+            for request in requests:
                 self.claims.giving_back(request.held)
                 if request.committed is None:
                     request.committed = len(self.history.log) - 1
+
+    def _about(self, exchange: Exchange) -> list[Request]:
+        """Return the requests of a batch that the command is about, by the claim's key and owner in it."""
+        parts = [part for part in self._command if isinstance(part, bytes)]
+        return [
+            each
+            for each in exchange.requests
+            if claim_key(NAMES[each.item]) in parts
+            and any(part.endswith(getattr(each.held, "_held", each.held).owner) for part in parts)
+        ]
 
     def replied(self, exchange: Exchange) -> None:
         message = exchange.message

@@ -8,6 +8,7 @@ import pytest
 
 from bloomredis.bits import classic
 from bloomredis.bits.blocked import Blocked
+from bloomredis.bits.limits import BLOCK_BITS, SMALL_BLOCK_BITS
 from bloomredis.stored import header, planning
 from tests.support.vectors import as_header, vectors
 
@@ -31,7 +32,8 @@ def test_golden_offsets(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", VECTORS["blocks"])
 def test_golden_blocks(case: dict[str, Any]) -> None:
     """So has each item in the blocked layout."""
-    layout = Blocked(case["num_bits"], case["num_hashes"], case["blocks_per_item"])
+    sizes = ("num_bits", "num_hashes", "blocks_per_item", "block_bits")
+    layout = Blocked(*map(case.__getitem__, sizes))
     assert layout.offsets(bytes.fromhex(case["item"])) == case["offsets"]
 
 
@@ -82,11 +84,22 @@ def test_a_damaged_header_of_blocks_is_refused(at: int, byte: int, complaint: st
         header.parse(damaged)
 
 
-def test_a_layout_is_what_its_header_says() -> None:
+@pytest.mark.parametrize("rate", [1e-2, 1e-3, 1e-7])
+@pytest.mark.parametrize("name", planning.NAMES)
+def test_a_layout_is_what_its_header_says(name: str, rate: float) -> None:
     """The layout that was planned is the one that a stored header is read as."""
-    for name in planning.NAMES:
-        head = planning.new_header(12_345, 1e-7, name)
-        assert planning.stored(header.parse(head.pack())) == planning.plan(name, 12_345, 1e-7)
+    head = planning.new_header(12_345, rate, name)
+    assert planning.stored(header.parse(head.pack())) == planning.plan(name, 12_345, rate)
+
+
+def test_layers_have_large_blocks() -> None:
+    """No filter in layers has blocks of 128 bits, and a record that says so is refused."""
+    head = planning.whole(1000, 1e-2, "blocked", 1)
+    assert head.block_bits == BLOCK_BITS
+    small = planning.new_header(1000, 1e-2, "blocked").pack()
+    assert header.parse(small).block_bits == SMALL_BLOCK_BITS
+    with pytest.raises(ValueError, match="make no filter"):
+        header.parse(small[:10] + b"\1" + small[11:], 1)
 
 
 def test_a_short_header_is_refused() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from bloomredis.errors import ServerRefusedError
 from bloomredis.operations import local_cache, membership, outcomes
 from bloomredis.operations.claims import Claims
+from bloomredis.operations.held import Terms
 from bloomredis.operations.local_cache import CachedMembership
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import as_bytes
@@ -173,6 +174,23 @@ def _claims_are_not_pending(patch: Patch) -> None:
     patch(Claims, "renew", renew)
 
 
+def _claims_of_a_name_have_no_time(patch: Patch) -> None:
+    """A late copy of a claim takes the item from a later one by the same name."""
+    new_owner = Terms.new_owner
+
+    def timeless(self: Terms) -> bytes:
+        owner = new_owner(self)
+        return self.holder + bytes(6) + owner[-2:] if self.holder else owner
+
+    patch(Terms, "new_owner", timeless)
+
+
+def _claims_of_a_name_are_one(patch: Patch) -> None:
+    """All claims by a name are one and the same: a late copy of an end of one ends the next."""
+    new_owner = Terms.new_owner
+    patch(Terms, "new_owner", lambda self: self.holder + bytes(8) if self.holder else new_owner(self))
+
+
 HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "lanes-survive-fork": _lanes_survive_a_fork,
     "debts-survive-fork": _debts_survive_a_fork,
@@ -188,6 +206,8 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "cache-answers-for-any": _the_cache_answers_for_any,
     "receipts-ignored": _receipts_are_ignored,
     "claims-not-pending": _claims_are_not_pending,
+    "claims-without-time": _claims_of_a_name_have_no_time,
+    "claims-without-number": _claims_of_a_name_are_one,
     **HOLES_OF_MANY,
 }
 

@@ -31,9 +31,9 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as directory:
         for verb in scripts.verbs():
-            for kind, layered in (("", False), (".layered", True)):
-                text = scripts.assemble(verb, layered=layered)
-                Path(directory, f"{verb}{kind}.lua").write_text(text)
+            for kind in ("", "layered", "module"):
+                text = scripts.assemble(verb, layered=kind == "layered", module=kind == "module")
+                Path(directory, f"{verb}.{kind}.lua").write_text(text)
         options = ["--quiet", "--no-color", "--codes", "--config", str(LUA / ".luacheckrc")]
         command = [luacheck, *options, directory, "--ignore", *shared()]
         return subprocess.run(command, check=False).returncode

@@ -53,8 +53,10 @@ class Exchange:
 
     @property
     def verb(self) -> str:
-        """The verb of the script that is called; empty for any other command."""
+        """The verb of the script that is called, or of the module's test; empty for any other command."""
         command, *rest = self.arguments
+        if command == b"BF.MEXISTS":
+            return "contains"
         return verbs().get(rest[0], "") if command.startswith(b"EVAL") else ""
 
     def execute(self) -> bytes:
@@ -312,9 +314,12 @@ def read_value(stream: BinaryIO) -> bytes:
 
 @cache
 def verbs() -> dict[bytes, str]:
-    """Return the verbs of all scripts by their texts and their SHAs."""
-    every = [scripts.load(verb, layered=layered) for verb in scripts.verbs() for layered in (False, True)]
-    return {name.encode(): each.verb for each in every for name in (each.sha, each.text)}
+    """Return the verbs of all scripts by their texts and SHAs; those of the module have the same verbs."""
+    kinds: list[dict[str, bool]] = [{}, {"layered": True}, {"module": True}]
+    every = [scripts.load(verb, **kind) for verb in scripts.verbs() for kind in kinds]
+    return {
+        name.encode(): each.verb.removeprefix("module_") for each in every for name in (each.sha, each.text)
+    }
 
 
 @contextmanager

@@ -15,6 +15,8 @@ ROOT: Final = Path(__file__).parents[2]
 README: Final = ROOT / "README.md"
 RIGHTS: Final = ROOT / "docs" / "rights.md"
 PAGES: Final = [README, *sorted((ROOT / "docs").glob("*.md"))]
+ADAPTERS: Final = ROOT / "bloomredis" / "contrib"
+"""Each module has a page of its name, whose examples `make test-contrib` runs: they need the framework."""
 
 
 def acl_rule() -> list[str]:
@@ -22,6 +24,13 @@ def acl_rule() -> list[str]:
     found = re.search(r"ACL SETUSER worker on >secret (.*?)\n```", RIGHTS.read_text(), re.DOTALL)
     assert found
     return found[1].replace("\\\n", " ").split()
+
+
+def module_rule() -> list[str]:
+    """Return the commands that a filter of the server's module needs besides."""
+    found = re.search(r'^\| `layout="module"` \| `(.+)` \|$', RIGHTS.read_text(), re.MULTILINE)
+    assert found
+    return found[1].split()
 
 
 def sharded_rule() -> str:
@@ -48,13 +57,18 @@ FENCE: Final = re.compile(
 
 
 def blocks(*languages: str) -> Iterator[Block]:
-    """Yield the blocks in these languages, or in any, page by page."""
+    """Yield the blocks in these languages, or in any, page by page, without the pages of adapters."""
     for page in PAGES:
-        text = page.read_text()
-        for found in FENCE.finditer(text):
-            line = text.count("\n", 0, found.start()) + 1
-            if not languages or found[1] in languages:
-                yield Block(page.stem, line, found[1], found[2] or "", found[3])
+        if not (ADAPTERS / f"{page.stem}.py").exists():
+            yield from (block for block in on_page(page) if not languages or block.language in languages)
+
+
+def on_page(page: Path) -> Iterator[Block]:
+    """Yield the blocks of one page."""
+    text = page.read_text()
+    for found in FENCE.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        yield Block(page.stem, line, found[1], found[2] or "", found[3])
 
 
 ASSUMED: Final = {

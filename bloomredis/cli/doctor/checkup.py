@@ -12,6 +12,7 @@ from bloomredis.cli.doctor.findings import Finding, Findings
 CHECKS: Final[tuple[Callable[[Facts], Findings], ...]] = (
     serving.lua,
     serving.rights,
+    serving.module,
     serving.role,
     condition.presence,
     condition.parameters,

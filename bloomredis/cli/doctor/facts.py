@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
+from bloomredis.bits.module_items import ModuleItems
 from bloomredis.cli.doctor.rights import Rights, one_line, rights
 from bloomredis.cli.doctor.state import State, state
 from bloomredis.cli.server import is_of_cluster
@@ -51,6 +52,12 @@ class Facts:
     """The filter with the name, or the error of reading it."""
 
     planned: Header | None = None
+    layout: str | None = None
+
+    @property
+    def has_module(self) -> bool:
+        """True if the server has loaded a Bloom filter module (BF.*)."""
+        return any(each.get("name") == "bf" for each in self.info.get("modules", ()))
 
 
 def gather(client: Any, name: str | None, planned: Header | None, layout: str | None = None) -> Facts:
@@ -81,7 +88,8 @@ def gather(client: Any, name: str | None, planned: Header | None, layout: str | 
         unchecked=unchecked,
         lua_error=lua_error,
         has_struct=has_struct,
-        rights=rights(client, name),
+        rights=rights(client, name, of_module=layout == ModuleItems.name),
+        layout=layout,
         name=name,
         stored=None if name is None or lua_error else state(whole, name, layout),
         planned=planned,

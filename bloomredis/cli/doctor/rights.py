@@ -41,6 +41,18 @@ NEEDED: Final = {
 }
 """Commands of the ACL rule in docs/rights.md, with arguments that change nothing."""
 
+OF_MODULE: Final = {
+    "bf.add": "FILTER",
+    "bf.exists": "FILTER",
+    "bf.info": "FILTER nonsense",
+    "bf.insert": "FILTER",
+    "bf.madd": "FILTER",
+    "bf.mexists": "FILTER",
+    "bf.scandump": "FILTER",
+    "rename": "BESIDE",
+}
+"""Commands besides, for a filter in a key of the server's module: too few arguments, or wrong ones."""
+
 _ANYWHERE: Final = "bloomredis:doctor"
 _DENIED: Final = {
     # The texts of servers from 6.2 on, of ACL DRYRUN and inside a script; those about keys first, since
@@ -65,16 +77,17 @@ class Rights:
     """Commands that could not be tried, with the reason."""
 
 
-def rights(client: Any, name: str | None) -> Rights:
+def rights(client: Any, name: str | None, *, of_module: bool = False) -> Rights:
     """Try every command on the keys of a filter; without a name, keys are not checked."""
+    needed = NEEDED | OF_MODULE if of_module else NEEDED
     key = (name or _ANYWHERE).encode()
     keys = [key, auxiliary_prefix(key) + b"doctor:" + secrets.token_hex(8).encode()]
     user = _user(client)
-    answers = (_dry(client, user, keys) if user else None) or _tried(client, keys)
+    answers = (_dry(client, user, keys, needed) if user else None) or _tried(client, keys, needed)
     if isinstance(answers, str):
         about_keys = name is not None and _denied(answers) == "keys"
-        return Rights(user, (), answers if about_keys else None, dict.fromkeys(NEEDED, answers))
-    answered = dict(zip(NEEDED, answers, strict=True))
+        return Rights(user, (), answers if about_keys else None, dict.fromkeys(needed, answers))
+    answered = dict(zip(needed, answers, strict=True))
     return Rights(
         user,
         [command for command, answer in answered.items() if _denied(answer) == "command"],
@@ -90,10 +103,10 @@ def _user(client: Any) -> str | None:
         return None
 
 
-def _dry(client: Any, user: str, keys: Sequence[bytes]) -> list[str] | None:
+def _dry(client: Any, user: str, keys: Sequence[bytes], needed: Mapping[str, str]) -> list[str] | None:
     """Return ACL DRYRUN's answer to each command, None if the server has none."""
     pipe = client.pipeline(transaction=False)
-    for command, arguments in NEEDED.items():
+    for command, arguments in needed.items():
         pipe.execute_command("ACL DRYRUN", user, command, *_filled(arguments, keys))
     answers = pipe.execute(raise_on_error=False)
     # A denial is a text; an error concerns a renamed command, or ACL itself.
@@ -102,9 +115,9 @@ def _dry(client: Any, user: str, keys: Sequence[bytes]) -> list[str] | None:
     return [_text(answer) for answer in answers]
 
 
-def _tried(client: Any, keys: Sequence[bytes]) -> list[str] | str:
+def _tried(client: Any, keys: Sequence[bytes], needed: Mapping[str, str]) -> list[str] | str:
     """Run each command in a script; return the answers, or the refusal of the script."""
-    commands = [f"{command} {arguments}" for command, arguments in NEEDED.items()]
+    commands = [f"{command} {arguments}" for command, arguments in needed.items()]
     try:
         return [_text(answer) for answer in client.eval(_script(), len(keys), *keys, *commands)]
     except ResponseError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from bloomredis.bits.module_items import ModuleItems
 from bloomredis.cli.doctor.facts import Facts
 from bloomredis.cli.doctor.findings import Finding, Findings, Severity
 from bloomredis.protocol.keys import auxiliary_prefix
@@ -80,6 +81,24 @@ def lua(facts: Facts) -> Findings:
     elif not facts.has_struct:
         seen, why = "scripts lack the library struct", "they unpack numbers in Lua itself, which is slower"
         yield Finding(Severity.NOTE, seen, why, "use Redis or Valkey itself")
+
+
+def module(facts: Facts) -> Findings:
+    """Check that the server has the module that a filter needs, or say that it could be used."""
+    if facts.layout == ModuleItems.name and not facts.has_module:
+        yield Finding(
+            Severity.CRITICAL,
+            "the server has no Bloom filter module (commands BF.*)",
+            f"calls of a filter with layout={ModuleItems.name!r} will be refused",
+            "use Redis 8, Redis Stack or Valkey with valkey-bloom, or leave the layout out",
+        )
+    elif facts.has_module and facts.layout is None:
+        yield Finding(
+            Severity.NOTE,
+            "the server has a Bloom filter module (commands BF.*)",
+            f"a new filter with layout={ModuleItems.name!r} takes a third of the server's time in batches",
+            "docs/kinds.md says when to take it; the commands BF.* need rights of their own",
+        )
 
 
 def rights(facts: Facts) -> Findings:

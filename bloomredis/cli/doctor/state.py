@@ -7,6 +7,8 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from bloomredis import FilterInfo
+from bloomredis.bits.module_items import ModuleItems
 from bloomredis.cli import filters
 from bloomredis.cli.doctor.rights import one_line
 from bloomredis.cli.filters import CLASSES, Kind
@@ -79,11 +81,17 @@ def _any(client: Any, name: str, layout: str | None) -> State:
         kind=kind,
         capacity=made_with["capacity"],
         error_rate=made_with["error_rate"],
-        room=about.capacity,
+        room=_room(about),
         count=about.approximate_count if kind is Kind.COUNTING else about.count,
         rate=about.estimated_error_rate,
         ttl=about.ttl,
     )
+
+
+def _room(about: FilterInfo) -> int:
+    """Return the items that a filter is made for by now; one of the server's module grows by itself."""
+    grown = sum(layer.capacity for layer in about.layers) if about.layout == ModuleItems.name else 0
+    return max(about.capacity, grown)
 
 
 def _as_error(error: BloomError | ResponseError) -> BloomError:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+from mmh3 import hash_bytes
 
 import bloomredis.asyncio
 from bloomredis import (
     BloomFilter,
+    Claim,
     ClaimLostError,
     FilterLostError,
     OutcomeUnknownError,
@@ -20,6 +22,7 @@ from bloomredis import (
 from bloomredis.protocol import cluster
 from tests.support.cluster_clients import SMALL
 from tests.support.clusters import Cluster
+from tests.support.waiting import wait_until
 
 NAMES = ["seen", "tag{ged}", "{ged}"]
 
@@ -59,6 +62,30 @@ def test_claims(cluster_client: Any, bloom: Any, options: dict[str, Any]) -> Non
     assert [theirs.claim(item).state for item in "ac"] == ["done", "busy"]
     with pytest.raises(ClaimLostError):
         bloom.wait(claims[1].commit())
+
+
+@pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
+@pytest.mark.parametrize("kind", ["BloomFilter", "ShardedBloomFilter"])
+def test_batches_of_claims(cluster_client: Any, bloom: Any, kind: str, options: dict[str, Any]) -> None:
+    """Their claims may lie on all nodes; each has its outcome."""
+    ours, theirs = (bloom(cluster_client, "seen", kind=kind, **SMALL, **options) for _ in range(2))
+    claims = ours.claim_many(range(60), owner="rank 7")
+    assert ours.extend_many(claims, 60) == ["claimed"] * 60
+    again = theirs.claim_many(range(20), owner="rank 7")
+    assert theirs.release_many(again) == ["released"] * 20
+    assert ours.commit_many(claims) == ["lost"] * 20 + ["done"] * 40
+    assert theirs.contains_many(range(60)) == [False] * 20 + [True] * 40
+
+
+def test_a_claim_is_renewed_on_a_cluster(cluster_client: Any) -> None:
+    """For as long as its block takes, and a token names it elsewhere."""
+    f = BloomFilter(cluster_client, "seen", **SMALL)
+    with f.claim("a", 0.9, renew=True) as claim:
+        key = f"{{seen}}:claim:{hash_bytes('a').hex()}"
+        cluster_client.pexpire(key, 600)
+        wait_until("it is renewed", lambda: cluster_client.pttl(key) > 600)
+        assert not Claim.from_token(f, claim.token).lost
+    assert f.contains("a")
 
 
 @pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])

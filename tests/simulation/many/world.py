@@ -188,6 +188,8 @@ class ManyWorld(Stage):
                 zip(ask.items or ("",), ask.earlier or [None] * max(1, len(ask.items)), strict=True)
             )
         ]
+        for i, record in enumerate(made if ask.verb == "claim_many" else ()):
+            record.equal = next((each.name for each in made[:i] if each.item == record.item), None)
         self.records += made
         return made
 
@@ -202,7 +204,7 @@ class ManyWorld(Stage):
         if ask.verb in ("reserve", "clear", "delete"):
             self.told.pop(name, None)
         for record, one in zip(records, value if isinstance(value, list) else [value], strict=False):
-            if record.verb == "claim" and record.answer == "claimed":
+            if record.verb == "claim" and record.answer == "claimed" and record.equal is None:
                 self.held[record.name] = Held(record, call.owner, one)
         for record in records:
             if call.task is not None and "CancelledError" in record.error:

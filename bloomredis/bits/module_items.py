@@ -1,0 +1,141 @@
+"""Items of a filter in a key of the server's Bloom filter module, which hashes them itself.
+
+They travel as strings of MessagePack, one after another: a script hands them to the module without a table.
+
+A filter of the module has no header.  In its place it has items that only one generation of it has:
+*markers*, which every call tests in the same step; a *signature*, which all filters with markers have; and
+the *spelling* of the generation, from which a later client reads it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, NamedTuple
+
+MADE, ADOPTED = b"made", b"adopted"
+"""Signatures of a filter that was made by this library, and of one that another program had made."""
+
+_PREFIX: Final = b"\0bloomr"
+_CHANCE: Final = 8
+"""A full filter of another program has all markers by chance once in 10^8."""
+
+_SPELLED: Final = 4
+"""A nibble that was not spelled is found by chance once in 10^4."""
+
+_NIBBLES: Final = 16
+_MOST_MARKERS, _MOST_COPIES = 48, 12  # of a rate that RedisBloom no longer makes filters for
+_HEADS: Final = [bytes([0xA0 + n]) if n < 32 else bytes([0xD9, n]) for n in range(256)]
+_TEXT_HEADS: Final = [head.decode("latin-1") for head in _HEADS]
+
+
+def _head(length: int) -> bytes:
+    if length < 256:
+        return _HEADS[length]
+    return struct.pack(">BH", 0xDA, length) if length < 1 << 16 else struct.pack(">BI", 0xDB, length)
+
+
+def packed(items: Sequence[str | bytes]) -> bytes:
+    """Return items as strings of MessagePack, one after another."""
+    try:  # all of them short and ASCII, which is twice as fast
+        heads = map(_TEXT_HEADS.__getitem__, map(len, items))
+        return "".join(chain.from_iterable(zip(heads, items, strict=True))).encode("latin-1")  # type: ignore[arg-type]  # str
+    except (IndexError, TypeError):
+        encoded = [item.encode() if isinstance(item, str) else item for item in items]
+        return b"".join(chain.from_iterable((_head(len(item)), item) for item in encoded))
+
+
+@dataclass(frozen=True)
+class ModuleItems:
+    """The items of one filter: its markers, and the packing of others."""
+
+    markers: tuple[bytes, ...]
+
+    name = "module"
+    item_bytes = 0
+    cost = 1.2
+
+    def pack_one(self, item: bytes) -> bytes:
+        """Return one encoded item as a string of MessagePack."""
+        length = len(item)
+        return (_HEADS[length] if length < 256 else _head(length)) + item
+
+    def pack(self, items: Sequence[str | bytes]) -> bytes:
+        """Return encoded items as strings of MessagePack, one after another."""
+        return packed(items)
+
+
+class Marking(NamedTuple):
+    """Numbers of the items that mark a filter, which follow from its error rate."""
+
+    markers: int
+    copies: int  # of each nibble of the spelling
+
+    @property
+    def total(self) -> int:
+        """All of them: the markers, as many of a signature, and the spelling."""
+        return 2 * self.markers + _NIBBLES * self.copies
+
+    def signature(self, kind: bytes) -> list[bytes]:
+        """Return the items that all filters with markers have, of one kind."""
+        return [_PREFIX + kind + bytes([i]) for i in range(self.markers)]
+
+    def of(self, generation: bytes) -> tuple[bytes, ...]:
+        """Return the markers of a generation."""
+        return tuple(_PREFIX + generation + bytes([i]) for i in range(self.markers))
+
+    def all(self, generation: bytes, kind: bytes) -> list[bytes]:
+        """Return all items that mark a filter of that generation."""
+        spelling = [
+            item for place, digit in enumerate(generation.hex()) for item in self._spelled(place, digit)
+        ]
+        return [*self.of(generation), *self.signature(kind), *spelling]
+
+    def _spelled(self, place: int, digit: str) -> list[bytes]:
+        return [_PREFIX + b"%x%s%d" % (place, digit.encode(), copy) for copy in range(self.copies)]
+
+    def questions(self) -> list[bytes]:
+        """Return the items that tell a generation: both signatures, then every spelling."""
+        spellings = [
+            item
+            for place in range(_NIBBLES)
+            for digit in "0123456789abcdef"
+            for item in self._spelled(place, digit)
+        ]
+        return [*self.signature(MADE), *self.signature(ADOPTED), *spellings]
+
+    def kind_of(self, answers: Sequence[int]) -> bytes | None:
+        """Return the signature that a filter has, by its answers to the questions; None for neither."""
+        if all(answers[: self.markers]):
+            return MADE
+        return ADOPTED if all(answers[self.markers : 2 * self.markers]) else None
+
+    def generations(self, answers: Sequence[int]) -> Iterator[bytes]:
+        """Yield the generations that a filter may have, by its answers to the questions."""
+        found = [""]
+        at = 2 * self.markers
+        for _ in range(_NIBBLES):
+            each = [answers[i : i + self.copies] for i in range(at, at + 16 * self.copies, self.copies)]
+            digits = [f"{digit:x}" for digit, copies in enumerate(each) if all(copies)]
+            found = [before + digit for before in found for digit in digits][:_MOST]
+            at += 16 * self.copies
+        return map(bytes.fromhex, found)
+
+
+_MOST: Final = 1024
+"""Generations that are looked for at most; at an error rate of 1e-2 there is one, or by chance two."""
+
+
+def as_flags(answers: str | bytes) -> Sequence[int]:
+    """Return the bytes of a reply as numbers, 1 or 0."""
+    return answers.encode() if isinstance(answers, str) else answers
+
+
+def marking(error_rate: float) -> Marking:
+    """Return the numbers of items that mark a filter with that error rate."""
+    digits = -math.log10(min(error_rate, 0.9))
+    markers, copies = math.ceil(_CHANCE / digits), math.ceil(_SPELLED / digits)
+    return Marking(max(2, min(_MOST_MARKERS, markers)), min(_MOST_COPIES, copies))

@@ -1,0 +1,139 @@
+"""`bloomredis watch`: filters as they fill, live in a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from bloomredis.cli import durations, filters
+from bloomredis.cli.output import show, write
+from bloomredis.cli.server import Cluster, Url, connect
+from bloomredis.cli.stopping import Stop
+
+MOST_KEYS: Final = 100_000
+"""Keys of a server up to which claims are counted: that looks at each of them."""
+
+Names = Annotated[list[str], typer.Argument(help="The filters' keys.")]
+_Fields = dict[str, Any]
+
+
+def watch(
+    names: Names,
+    *,
+    url: Url,
+    cluster: Cluster = None,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one picture, after one interval.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a filter and look.")] = False,
+) -> None:
+    """Show new items a second, fill, error rates and claims of filters until it is stopped.
+
+    Each look counts bits, a millisecond of the server's time for a megabyte.
+    """
+    server = connect(url, cluster=cluster)
+    watched = [Watched(server, name) for name in names]
+    with Stop().waiting():
+        looks = _looks(watched, every)
+        if as_json:
+            for look in looks:
+                write(b"".join(json.dumps(fields).encode() + b"\n" for fields in look))
+                if once:
+                    break
+        elif once:
+            for fields in next(looks):
+                show(_shown(fields))
+        else:
+            _live(looks)
+
+
+class Watched:
+    """A filter, and the last look at it."""
+
+    def __init__(self, server: Any, name: str) -> None:
+        self._server = server
+        self._filter = filters.opened(server, name)
+        self._shards = _shards(self._filter)
+        self._count, self._at = 0, 0.0
+        self.look()
+
+    def look(self) -> _Fields:
+        """Return what the filter is now, and what has changed since the last look."""
+        info, now = self._filter.info(), time.monotonic()
+        gained, passed = info.count - self._count, now - self._at
+        self._count, self._at = info.count, now
+        return {
+            "name": info.name,
+            "kind": filters.kind_of(self._filter).value,
+            "new_per_second": round(max(0, gained) / passed, 1),
+            "count": info.count,
+            "capacity": info.capacity,
+            "fill": info.count / info.capacity,
+            "bits_set": info.fill_ratio,
+            "error_rate_now": info.estimated_error_rate,
+            "error_rate_when_full": info.error_rate,
+            "layers": len(info.layers) or 1,
+            "shards": self._shards,
+            "claims": self._claims(info.name),
+            "size_bytes": info.size_bytes,
+            "ttl": info.ttl,
+        }
+
+    def _claims(self, name: str) -> int | None:
+        """Return the number of claims that are held, None where it would take too long to count them."""
+        if self._server.dbsize() > MOST_KEYS:
+            return None
+        literal = re.sub(r"([*?\[\]\\])", r"\\\1", name)
+        pattern = f"{{{literal}}}:claim:*" if self._shards is None else f"{{{literal}:*}}::claim:*"
+        return sum(1 for _ in self._server.scan_iter(match=pattern, count=1000))
+
+
+def _shards(found: Any) -> int | None:
+    if filters.kind_of(found) is not filters.Kind.SHARDED:
+        return None
+    shards: int = filters.stored_parameters(found, found.info())["shards"]
+    return shards
+
+
+def _looks(watched: Sequence[Watched], every: float) -> Iterator[list[_Fields]]:
+    """Yield the fields of all filters at each look, the first after one interval."""
+    while True:
+        time.sleep(every)
+        yield [each.look() for each in watched]
+
+
+def _shown(fields: _Fields) -> dict[str, str]:
+    """Return fields as text."""
+    shown = {name: "-" if value is None else str(value) for name, value in fields.items()}
+    numbers = ("count", "capacity", "size_bytes")
+    rates = ("error_rate_now", "error_rate_when_full")
+    return (
+        shown
+        | {"ttl": durations.shown(fields["ttl"])}
+        | {name: f"{fields[name]:,}" for name in numbers}
+        | {name: f"{fields[name]:.2g}" for name in rates}
+        | {name: f"{fields[name]:.1%}" for name in ("fill", "bits_set")}
+    )
+
+
+def _live(looks: Iterator[list[_Fields]]) -> None:
+    from rich.live import Live  # noqa: PLC0415 - for --help to be quick
+
+    with Live(_table([]), auto_refresh=False) as live:
+        for look in looks:
+            live.update(_table([_shown(fields) for fields in look]), refresh=True)
+
+
+def _table(looks: list[dict[str, str]]) -> Any:
+    """Return a table with a column for each filter."""
+    from rich.table import Table  # noqa: PLC0415 - as in _live
+
+    table = Table("", *(look["name"] for look in looks), title="bloomredis", caption="Ctrl-C ends it")
+    for name in looks[0] if looks else ():
+        if name != "name":
+            table.add_row(name.replace("_", " "), *(look[name] for look in looks))
+    return table

@@ -1,0 +1,198 @@
+"""Metrics for Prometheus: a hook for the calls of this process, and gauges of filters."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, Final
+
+from bloomredis import BloomError, CallEvent, FilterInfo
+from bloomredis.contrib import missing
+
+try:
+    import prometheus_client as client
+    from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
+except ImportError as error:
+    raise missing("prometheus", "prometheus_client") from error
+
+SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""Upper bounds of the buckets for the time of a call."""
+ITEMS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000)
+"""Likewise for the items of a call."""
+GAUGES: Final = {
+    "count": "Items that were new",
+    "capacity": "Items that the filter is made for",
+    "fill_ratio": "Share of the bits that are set",
+    "estimated_error_rate": "False-positive rate to expect now",
+    "size_bytes": "Bytes that the filter takes",
+    "ttl_seconds": "Seconds left to live; none for a filter that does not expire",
+    "layers": "Layers of the filter",
+}
+
+_log = logging.getLogger("bloomredis")
+
+
+class Metrics:
+    """A hook that counts calls: `bloomredis.instrument(Metrics())`, or `observe=` of a filter.
+
+    Labels are names of filters, verbs, outcomes and answers; never an item.  A call takes some microseconds
+    more, without a round trip.
+
+    :param registry: that of the metrics; None for the one of the process.
+    :raises ValueError: the registry has these metrics already.
+    """
+
+    def __init__(self, registry: Any = None) -> None:
+        self._registry = client.REGISTRY if registry is None else registry
+        self._items = self._counter("items", "Items of calls, by answer", "verb", "answer")
+        self._calls = self._counter("calls", "Calls", "verb", "outcome")
+        self._seconds = self._histogram("call_seconds", "Time of calls", SECONDS, "verb", "outcome")
+        self._batches = self._histogram("batch_items", "Items of a call", ITEMS, "verb")
+        self._round_trips = self._counter("round_trips", "Round trips to the server")
+        self._resends = self._counter("resends", "Round trips that followed one without a reply")
+        self._lost = self._counter("lost", "Calls that found the filter gone")
+        self._claims_lost = self._counter("claims_lost", "Claims that were lost before their commit")
+        self._cached = self._counter("cache_answers", "Items that the local cache answered")
+        self._false_positives = self._counter("false_positives", "False positives that the program has found")
+        self._of = cache(self._made)
+        self._of_filter = cache(self._made_of_filter)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Any:
+        return client.Counter(f"bloomredis_{name}", text, ("filter", *labels), registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: Any, *labels: str) -> Any:
+        names = ("filter", *labels)
+        return client.Histogram(f"bloomredis_{name}", text, names, buckets=buckets, registry=self._registry)
+
+    def _made(self, name: str, verb: str, outcome: str) -> tuple[Any, Any, Any]:
+        of_call = name, verb, outcome
+        return self._calls.labels(*of_call), self._seconds.labels(*of_call), self._batches.labels(name, verb)
+
+    def _made_of_filter(self, name: str) -> tuple[Any, ...]:
+        """Return the counters of a filter; they begin at 0, so that the first loss is a change."""
+        kinds = (self._round_trips, self._resends, self._lost, self._claims_lost, self._cached)
+        return tuple(kind.labels(name) for kind in (*kinds, self._false_positives))
+
+    def __call__(self, event: CallEvent) -> None:
+        """Count a call."""
+        calls, seconds, batches = self._of(event.filter, event.verb, event.outcome)
+        calls.inc()
+        seconds.observe(event.seconds)
+        if event.items:
+            batches.observe(event.items)
+        self._count_of_filter(event)
+        if event.outcome == "ok":
+            verb = event.verb.removesuffix("_many")
+            for answer, number in answers(event):
+                self._items.labels(event.filter, verb, answer).inc(number)
+
+    def _count_of_filter(self, event: CallEvent) -> None:
+        round_trips, resends, lost, claims_lost, cached, _ = self._of_filter(event.filter)
+        round_trips.inc(event.round_trips)
+        resends.inc(event.resends)
+        cached.inc(event.cached)
+        claims_lost.inc(event.lost)
+        if event.outcome == "lost":
+            (claims_lost if event.verb in ("commit", "release", "extend") else lost).inc()
+
+    def false_positive(self, name: str, number: int = 1) -> None:
+        """Count items that a filter called seen and that were not, as a look into a database has shown.
+
+        Nothing but the program can know them, and their share is the error rate as it really is.
+        """
+        self._of_filter(name)[-1].inc(number)
+
+
+def answers(event: CallEvent) -> Iterator[tuple[str, int]]:
+    """Yield the answers that the items of a call got, and how many got each.
+
+    `new`, `seen`; `busy` for items that another worker holds; `done` for claims on what is done already, and
+    for items of a call without an answer, as of a commit.
+    """
+    if event.new is None:
+        yield "done", event.items - event.lost
+        return
+    yield "new", event.new
+    is_claim = event.verb in ("claim", "claim_many")
+    yield ("done" if is_claim else "seen"), event.items - event.new - event.busy
+    if is_claim:
+        yield "busy", event.busy
+
+
+class Gauges:
+    """A collector of the fill of filters, which it asks for at most so often.
+
+    `registry.register(Gauges([seen], every=30))`.  Asking counts bits in the server, a millisecond for a
+    megabyte, so let one process do it: `bloomredis export`.  A filter that cannot be asked keeps its last
+    gauges, and `bloomredis_up` is 0 meanwhile.
+
+    :param every: seconds for which an answer is repeated.
+    """
+
+    def __init__(self, filters: Iterable[Any], *, every: float = 30.0) -> None:
+        self._filters = list(filters)
+        self._every = every
+        self._found: dict[str, FilterInfo] = {}
+        self._up: dict[str, bool] = {}
+        self._not_before = 0.0
+        self._lock = threading.Lock()
+
+    def describe(self) -> Iterator[Any]:
+        """Yield nothing: a registry may ask without a round trip."""
+        return iter(())
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics."""
+        with self._lock:
+            if time.monotonic() >= self._not_before:
+                self._ask()
+                self._not_before = time.monotonic() + self._every
+            found, up = dict(self._found), dict(self._up)
+        for gauge, text in GAUGES.items():
+            yield _family(gauge, text, {name: measured(info)[gauge] for name, info in found.items()})
+        yield _family("up", "Whether the filter answered when it was last asked", up)
+        generations = InfoMetricFamily("bloomredis_filter", "Layout and generation", labels=["filter"])
+        for name, info in found.items():
+            generations.add_metric([name], {"layout": info.layout, "generation": info.generation})
+        yield generations
+
+    def text(self) -> bytes:
+        """Return the metrics as a scrape shows them."""
+        text: bytes = client.generate_latest(self._alone())
+        return text
+
+    def serve(self, host: str, port: int) -> str:
+        """Serve the metrics from a thread; return their address.  Port 0 is for any that is free."""
+        server, _ = client.start_http_server(port, host, self._alone())
+        return f"http://{host}:{server.server_port}/metrics"
+
+    def _alone(self) -> Any:
+        registry = client.CollectorRegistry()
+        registry.register(self)
+        return registry
+
+    def _ask(self) -> None:
+        for each in self._filters:
+            try:
+                self._found[each.name] = each.info()
+                self._up[each.name] = True
+            except BloomError as error:
+                _log.warning("the gauges of %r are old: %s", each.name, error)
+                self._up[each.name] = False
+
+
+def measured(info: FilterInfo) -> dict[str, float | None]:
+    """Return the gauges of a filter."""
+    own = {"ttl_seconds": info.ttl, "layers": len(info.layers) or 1}
+    return {name: own[name] if name in own else getattr(info, name) for name in GAUGES}
+
+
+def _family(name: str, text: str, values: dict[str, Any]) -> Any:
+    family = GaugeMetricFamily(f"bloomredis_{name}", text, labels=["filter"])
+    for each, value in values.items():
+        if value is not None:
+            family.add_metric([each], value)
+    return family

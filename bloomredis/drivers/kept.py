@@ -1,0 +1,236 @@
+"""Script calls over the connections of a client's pool, without the client's own way around a call.
+
+That takes longer than the call: metrics, events and wrappers each time a connection is taken from the pool
+and put back.  `pools` has a short way.  Where no connection is free, or the one that is has been closed by
+the server, the client itself makes the call.
+
+Whatever a connection does stays its own doing: reconnects, health checks, push messages, TLS.  After a
+failure the client's retry policy decides, and the attempt that failed counts.  A connection over which a
+reply may still come is closed before anything else happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+from bloomredis.drivers.pools import SCRIPT, AsyncInside, Inside, is_asyncio, why_not
+from bloomredis.protocol.steps import Command
+
+
+def linked(client: Any, keep: bool | None) -> Any:  # noqa: FBT001 - the option `keep_connection`
+    """Return what calls go through: a client's kept connections, or the client itself; of several a list.
+
+    :raises ValueError: `keep` is True, and it cannot be done.
+    """
+    if isinstance(client, list | tuple):
+        return [linked(each, keep) for each in client]
+    if keep is False:
+        return client
+    reason = why_not(client)
+    if reason is None:
+        return AsyncKept(client) if is_asyncio(client) else Kept(client)
+    if keep:
+        raise ValueError(f"keep_connection=True is not possible: {reason}; give None or False")
+    return client
+
+
+def pipelined(client: Any, commands: Sequence[Command]) -> Any:
+    """Send commands in a pipeline of a client, which returns or awaits the reply or the error of each."""
+    pipe = client.pipeline(transaction=False)
+    for command in commands:
+        pipe.execute_command(*command, NEVER_DECODE=True)
+    return pipe.execute(raise_on_error=False)
+
+
+class Kept(Inside):
+    """A synchronous client whose scripts are called over connections that are kept ready."""
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        """Send one command and return its reply, that of a script as bytes."""
+        connection = self.take() if command[0] == SCRIPT else None
+        if connection is None:
+            return self.client.execute_command(*command, **options)
+        try:
+            connection.send_packed_command(self.packed(connection, command))
+            reply = connection.read_response(disable_decoding=True)
+        except BaseException as error:
+            return self._after(error, connection, partial(self._call, connection, command))
+        if not self.put_back(connection):
+            self.pool.release(connection)
+        return reply
+
+    def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands together and return the reply or the error of each."""
+        connection = self.take() if {each[0] for each in commands} == {SCRIPT} else None
+        replies: list[Any]
+        if connection is None:
+            replies = pipelined(self.client, commands)
+            return replies
+        call = partial(self._call_all, connection, commands)
+        try:
+            replies = call()
+        except BaseException as error:
+            replies = self._after(error, connection, call)
+        else:
+            if not self.put_back(connection):
+                self.pool.release(connection)
+        return replies
+
+    def pipeline(self, *, transaction: bool) -> Any:
+        """Return a pipeline of the client."""
+        return self.client.pipeline(transaction=transaction)
+
+    def __enter__(self) -> Any:
+        """Enter the client."""
+        return self.client.__enter__()
+
+    def _call(self, connection: Any, command: Command) -> Any:
+        connection.send_packed_command(self.packed(connection, command))
+        return connection.read_response(disable_decoding=True)
+
+    def _call_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
+        connection.send_packed_command(self.all_packed(connection, commands))
+        replies: list[Any] = []
+        for _ in commands:
+            try:
+                replies.append(connection.read_response(disable_decoding=True))
+            except self.refusal as error:
+                replies.append(error)
+        return replies
+
+    def _after(self, error: BaseException, connection: Any, call: Callable[[], Any]) -> Any:
+        """Go on after an attempt that failed, as the client would have; return the reply of another one."""
+        first = [partial(_raise, error)]
+        fail = getattr(self.client, "_disconnect_raise", None)  # of redis-py before 6, and valkey-py
+
+        def attempt() -> Any:
+            try:
+                return (first.pop() if first else call)()
+            except self.refusal:
+                raise
+            except BaseException:
+                connection.disconnect()  # a reply may be on its way, which is nobody else's
+                raise
+
+        try:
+            reply = connection.retry.call_with_retry(
+                attempt, partial(fail, connection) if fail else lambda _: connection.disconnect()
+            )
+        except BaseException as last:  # also where the wait before another attempt was interrupted
+            self._give_up(connection, last)
+            raise
+        finally:
+            del error
+        self.pool.release(connection)
+        return reply
+
+    def _give_up(self, connection: Any, error: BaseException) -> None:
+        """Give a connection back after an error; it is closed before if a reply may still come.
+
+        If that is interrupted it does not go back.
+        """
+        if not isinstance(error, self.refusal):
+            connection.disconnect()
+        self.pool.release(connection)
+
+
+class AsyncKept(AsyncInside):
+    """An asyncio client whose scripts are called over connections that are kept ready."""
+
+    async def execute_command(self, *command: Any, **options: Any) -> Any:
+        """Send one command and return its reply, that of a script as bytes."""
+        connection = await self.take() if command[0] == SCRIPT else None
+        if connection is None:
+            return await self.client.execute_command(*command, **options)
+        try:
+            await self.send(connection, self.packed(connection, command))
+            reply = await connection.read_response(disable_decoding=True)
+        except BaseException as error:
+            return await self._after(error, connection, partial(self._call, connection, command))
+        if not self.put_back(connection):
+            await self.pool.release(connection)
+        return reply
+
+    async def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands together and return the reply or the error of each."""
+        connection = await self.take() if {each[0] for each in commands} == {SCRIPT} else None
+        replies: list[Any]
+        if connection is None:
+            replies = await pipelined(self.client, commands)
+            return replies
+        call = partial(self._call_all, connection, commands)
+        try:
+            replies = await call()
+        except BaseException as error:
+            replies = await self._after(error, connection, call)
+        else:
+            if not self.put_back(connection):
+                await self.pool.release(connection)
+        return replies
+
+    def pipeline(self, *, transaction: bool) -> Any:
+        """Return a pipeline of the client."""
+        return self.client.pipeline(transaction=transaction)
+
+    async def __aenter__(self) -> Any:
+        """Enter the client."""
+        return await self.client.__aenter__()
+
+    async def _call(self, connection: Any, command: Command) -> Any:
+        await self.send(connection, self.packed(connection, command))
+        return await connection.read_response(disable_decoding=True)
+
+    async def _call_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
+        await self.send(connection, self.all_packed(connection, commands))
+        replies: list[Any] = []
+        for _ in commands:
+            try:
+                replies.append(await connection.read_response(disable_decoding=True))
+            except self.refusal as error:
+                replies.append(error)
+        return replies
+
+    async def _after(self, error: BaseException, connection: Any, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Go on after an attempt that failed, as the client would have; return the reply of another one."""
+        first = [partial(_fail, error)]
+        fail = getattr(self.client, "_disconnect_raise", None)
+
+        async def attempt() -> Any:
+            try:
+                return await (first.pop() if first else call)()
+            except self.refusal:
+                raise
+            except BaseException:
+                await connection.disconnect(nowait=True)
+                raise
+
+        async def disconnect(_: Exception) -> None:
+            await connection.disconnect()
+
+        try:
+            reply = await connection.retry.call_with_retry(
+                attempt, partial(fail, connection) if fail else disconnect
+            )
+        except BaseException as last:
+            await self._give_up(connection, last)
+            raise
+        finally:
+            del error
+        await self.pool.release(connection)
+        return reply
+
+    async def _give_up(self, connection: Any, error: BaseException) -> None:
+        """Give a connection back after an error, as `Kept` does."""
+        if not isinstance(error, self.refusal):
+            await connection.disconnect(nowait=True)
+        await self.pool.release(connection)
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+async def _fail(error: BaseException) -> NoReturn:
+    raise error

@@ -1,0 +1,259 @@
+"""The inside of the clients and connection pools of redis-py and valkey-py.
+
+The only module that knows it.  Where a client is not exactly as expected nothing of it is used (`why_not`),
+and a test runs with every version that is supported.
+
+A connection is taken from the pool's list of those that are free and put back there under the pool's own
+lock, so that the pool knows of every connection at any time: its limit, `close()`, `disconnect()`,
+re-authentication, forks and other users of the client see no difference.  A connection is used only if it is
+open and nothing can be read from it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any, Final
+from weakref import WeakSet
+
+from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.steps import Command
+
+SCRIPT: Final = "EVALSHA"
+"""The command that is sent without the client, which has nothing to do with its replies."""
+
+_HOMES: Final = {
+    "redis.client": ("Redis", "redis.connection", "redis.exceptions"),
+    "redis.asyncio.client": ("Redis", "redis.asyncio.connection", "redis.exceptions"),
+    "valkey.client": ("Valkey", "valkey.connection", "valkey.exceptions"),
+    "valkey.asyncio.client": ("Valkey", "valkey.asyncio.connection", "valkey.exceptions"),
+}
+"""Modules of the clients: the name of the class, the modules of its connections and of its errors."""
+
+_PATH: Final = (
+    *("execute_command", "_execute_command", "_send_command_parse_response", "parse_response"),
+    *("pipeline", "initialize"),
+)
+"""Methods of a client that a call passes through, of one version or another."""
+
+_SENDING: Final = ("send_command", "send_packed_command", "read_response")
+"""Methods of a connection that instrumentation replaces."""
+
+_SINGLE: Final = ("connection", "single_connection_client", "_single_connection_client")
+"""Attributes that say that a client has one connection and no use for its pool."""
+
+_STATE: Final = frozenset(("connection_pool", "response_callbacks"))
+"""Attributes that are looked at before each call."""
+
+_UNKNOWN: Final = "this version of the package is not known"
+
+
+def why_not(client: Any) -> str | None:
+    """Return the reason why calls have to go through a client's own methods, None if they need not."""
+    home, kind, state = _home(client), type(client), vars(client)
+    if not home:
+        return f"{kind.__name__} is no redis.Redis or valkey.Valkey"
+    for name in _PATH:
+        method = getattr(kind, name, None)
+        if name in state or (method is not None and not _is_own(method, home)):
+            return f"{name} of this {kind.__name__} is not the package's own"
+    if any(state.get(each) for each in _SINGLE):
+        return "the client has a single connection"
+    if not state.keys() >= _STATE:
+        return _UNKNOWN
+    return _why_not_from(state["connection_pool"], _HOMES[home][1])
+
+
+def _why_not_from(pool: Any, home: str) -> str | None:
+    if type(pool) is not sys.modules[home].ConnectionPool:
+        return f"{type(pool).__name__} is no plain ConnectionPool"
+    kind = pool.connection_class
+    if kind.__module__ != home or not all(_is_own(getattr(kind, name, None), home) for name in _SENDING):
+        return f"{kind.__name__} is no connection class of the package, or was changed"
+    if getattr(pool, "cache", None) is not None:
+        return "the client has a cache of its own"
+    return None if _is_known(pool) else _UNKNOWN
+
+
+def is_asyncio(client: Any) -> bool:
+    """Return whether a client that `why_not` accepts is an asyncio client."""
+    return "asyncio" in _home(client)
+
+
+def _home(client: Any) -> str:
+    """Return the module of the class that a client is an instance of, "" for that of no single server."""
+    for base in type(client).__mro__:
+        if base.__module__ in _HOMES and base.__name__ == _HOMES[base.__module__][0]:
+            return base.__module__
+    return ""
+
+
+def _is_own(method: Any, home: str) -> bool:
+    """Return whether a method is that of the package: of no subclass and no wrapper."""
+    return type(method) is FunctionType and method.__globals__ is vars(sys.modules[home])
+
+
+def _is_known(pool: Any) -> bool:
+    return (
+        isinstance(getattr(pool, "_available_connections", None), list)
+        and isinstance(getattr(pool, "_in_use_connections", None), set | WeakSet)
+        and (hasattr(pool, "_lock") or "asyncio" in type(pool).__module__)
+    )
+
+
+class _Process:
+    """A number that is another one in each forked child."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        renewed_after_fork(self)
+
+    def renew(self) -> None:
+        """Be another process."""
+        self.number += 1
+
+
+_process: Final = _Process()
+
+
+class _Inside:
+    """The parts that both kinds of clients have in common."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.pool = client.connection_pool
+        self.refusal: type[Exception] = sys.modules[_HOMES[_home(client)][2]].ResponseError
+        self._kind = type(client)
+        self._execute = type(client).execute_command
+        self._state = vars(client)
+        self._process = -1
+        self._metrics: Any = sys.modules.get("redis.observability.providers")
+        own_packer = self.pool.connection_kwargs.get("command_packer")
+        hiredis = None if own_packer else sys.modules.get("hiredis")  # where it is, the package has loaded it
+        self._pack: Callable[[Command], bytes] | None = getattr(hiredis, "pack_command", None)
+
+    def packed(self, connection: Any, command: Command) -> list[bytes]:
+        """Return the bytes of a command."""
+        if self._pack is None:
+            packed: list[bytes] = connection.pack_command(*command)
+            return packed
+        return [self._pack(command)]
+
+    def all_packed(self, connection: Any, commands: Sequence[Command]) -> list[bytes]:
+        """Return the bytes of several commands."""
+        if self._pack is None:
+            packed: list[bytes] = connection.pack_commands(commands)
+            return packed
+        return [b"".join(map(self._pack, commands))]
+
+    def is_changed(self) -> bool:
+        """Return whether the client has got a wrapper, a callback, metrics or another pool since."""
+        state = self._state
+        if self._kind.execute_command is not self._execute or "execute_command" in state:
+            return True
+        if SCRIPT in state["response_callbacks"] or state["connection_pool"] is not self.pool:
+            return True
+        if self._metrics is None:
+            return False
+        observed = self._metrics._observability_instance
+        return observed is not None and observed._provider_manager is not None
+
+    def _enter_process(self) -> None:
+        """Let the pool of a forked child drop the connections of its parent, as it does by itself."""
+        check = getattr(self.pool, "_checkpid", None)  # not in newer pools for asyncio, which are not forked
+        if check is not None:
+            check()
+        self._process = _process.number
+
+
+class Inside(_Inside):
+    """A synchronous client and the inside of its pool."""
+
+    def take(self) -> Any:
+        """Take a connection that is free, open and silent; None if the client has to find one."""
+        if self.is_changed():
+            return None
+        pool = self.pool
+        if self._process != _process.number:
+            self._enter_process()
+        with pool._lock:
+            try:
+                connection = pool._available_connections.pop()
+            except IndexError:
+                return None
+            pool._in_use_connections.add(connection)
+        is_ready = False
+        try:
+            is_ready = connection._sock is not None and not connection.can_read()
+        except Exception:
+            is_ready = False  # closed by the server: the client opens it again
+        finally:
+            if not is_ready:
+                pool.release(connection)
+        return connection if is_ready else None
+
+    def put_back(self, connection: Any) -> bool:
+        """Put a connection back to those that are free; False if the pool has to do something with it."""
+        pool = self.pool
+        if getattr(connection, "_re_auth_token", None) or getattr(connection, "_should_reconnect", False):
+            return False
+        with pool._lock:
+            if connection not in pool._in_use_connections:  # in a child that was forked meanwhile
+                return False
+            pool._in_use_connections.remove(connection)
+            pool._available_connections.append(connection)
+        return True
+
+
+class AsyncInside(_Inside):
+    """An asyncio client and the inside of its pool, which is used by one thread."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(client)
+        later = hasattr(self.pool.connection_class, "can_read")
+        self._can_read = "can_read" if later else "can_read_destructive"
+
+    def _is_locked(self) -> bool:
+        """Return whether a task is changing the pool; valkey-py needs no lock for that."""
+        lock = getattr(self.pool, "_lock", None)
+        return lock is not None and lock.locked()
+
+    async def take(self) -> Any:
+        """Take a connection that is free, open and silent; None if the client has to find one."""
+        pool = self.pool
+        if self._process != _process.number:
+            self._enter_process()
+        if self.is_changed() or self._is_locked() or not pool._available_connections:
+            return None
+        connection = pool._available_connections.pop()
+        pool._in_use_connections.add(connection)
+        is_ready = False
+        try:
+            is_ready = connection.is_connected and not await getattr(connection, self._can_read)()
+        except Exception:
+            is_ready = False
+        finally:
+            if not is_ready:
+                await pool.release(connection)
+        return connection if is_ready else None
+
+    def put_back(self, connection: Any) -> bool:
+        """Put a connection back to those that are free; False if the pool has to do something with it."""
+        pool = self.pool
+        if getattr(connection, "_re_auth_token", None) or getattr(connection, "_should_reconnect", False):
+            return False
+        if self._is_locked() or connection not in pool._in_use_connections:
+            return False
+        pool._in_use_connections.remove(connection)
+        pool._available_connections.append(connection)
+        return True
+
+    async def send(self, connection: Any, packed: list[bytes]) -> None:
+        """Send what is packed."""
+        if connection.is_connected and not connection.health_check_interval:
+            connection._writer.writelines(packed)
+            if not connection._writer.transport.get_write_buffer_size():
+                return  # the system has it all: there is nothing to wait for, or to limit the time of
+            packed = []
+        await connection.send_packed_command(packed)

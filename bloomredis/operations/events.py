@@ -1,0 +1,49 @@
+"""Events: what a public call was about, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+Outcome = Literal["ok", "unknown", "failed", "refused", "lost", "interrupted", "full", "cancelled", "error"]
+
+
+class CallEvent(NamedTuple):
+    """A public call that has ended; it never has the items themselves.
+
+    :ivar filter: the filter's name.
+    :ivar kind: its class, as `BloomFilter`.
+    :ivar verb: the method, of the filter or of a claim: `add_many`, `commit`.  `update`, `dedupe` and the
+        masks are made of `add_many` and `contains_many`, and are seen as those.
+    :ivar items: the items that it was about, of `load` those that were read; 0 for the filter as a whole.
+    :ivar new: the items that were new; of `claim` and `claim_many` those that were claimed, of `contains` and
+        `contains_many` those that are not in the filter.  None for other verbs, and after an error.
+    :ivar seconds: the time that it took.
+    :ivar round_trips: to the server; 0 for a call that was answered here, or in a round trip of another one.
+    :ivar resends: round trips that followed one without a reply.  Those that the client library makes by
+        itself are not seen.
+    :ivar outcome: `ok`; `unknown` for `OutcomeUnknownError`, `failed` for `ConnectionFailedError`, `refused`
+        for `ServerRefusedError`, `lost` for `FilterLostError` and `ClaimLostError`, `interrupted` for
+        `BatchInterruptedError`, `full` for `FilterFullError`; `cancelled`; `error` for any other.
+    :ivar busy: of `claim` and `claim_many` the items that another worker holds; the others that are not new
+        are done.
+    :ivar lost: of `commit_many`, `release_many` and `extend_many` the claims that were not held any more.
+    :ivar cached: the items of a call that the local cache answered; 0 for one that went to the server.
+    """
+
+    filter: str
+    kind: str
+    verb: str
+    items: int
+    new: int | None
+    seconds: float
+    round_trips: int
+    resends: int
+    outcome: Outcome
+    busy: int = 0
+    lost: int = 0
+    cached: int = 0
+
+
+Hook = Callable[[CallEvent], object]
+"""Is called with each event, in the thread or task of the call; what it raises is logged."""

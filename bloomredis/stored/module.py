@@ -1,0 +1,291 @@
+"""A filter whose bits live in a key of the server's Bloom filter module (BF.*).
+
+The module hashes the items and grows by itself; the scripts of `lua/module/` add what makes calls safe to
+send again.  The filter's identity is its markers (`bits.module_items`): each call tests them in the same
+atomic step, so that a loss is noticed.  Other programs may go on with BF.ADD on the same key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NoReturn
+
+from bloomredis.arguments import OnLost
+from bloomredis.bits.batch import Encoded
+from bloomredis.bits.module_items import (
+    ADOPTED,
+    MADE,
+    Marking,
+    ModuleItems,
+    as_flags,
+    marking,
+    packed,
+)
+from bloomredis.errors import BloomError, FilterFullError, FilterMismatchError, FilterNotFoundError
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import Wait, send
+from bloomredis.protocol.replies import Refusal
+from bloomredis.protocol.steps import Op
+from bloomredis.stored import module_filter
+from bloomredis.stored.base import UNBOUNDED, Arguments
+from bloomredis.stored.handle import Description, Handle, LayoutChanged
+from bloomredis.stored.header import KINDS, Header
+from bloomredis.stored.module_filter import MarkedFilter, answers_of, filling, test_command
+from bloomredis.stored.module_header import ModuleState, read_state
+from bloomredis.stored.versioned import Versioned
+
+_RESERVE, _MARK, _CLEAR, _DELETE = map(
+    scripts.load, ("module_reserve", "module_mark", "module_clear", "module_delete")
+)
+_OWN: Final = {verb: scripts.load(f"module_{verb}") for verb in ("add", "contains", "expire")}
+"""Scripts that take the place of those for other filters."""
+
+_GROWTH: Final = 2
+_LOOKS: Final = 100
+"""Times that a filter is looked at while others replace it."""
+
+_USUAL_RATE: Final = 0.01
+"""The error rate that is supposed before it is known."""
+
+
+class StoredModule(Versioned):
+    """A filter of the module.
+
+    :param new: capacity and error rate of a filter that is created if it is missing; None if it has to exist.
+    """
+
+    is_one_bitmap = False
+    called = KINDS[0]
+
+    def __init__(
+        self, name: str, *, new: tuple[int, float] | None, ttl: int, on_lost: OnLost, wait: Wait | None
+    ) -> None:
+        super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait)
+        if wait is not None:
+            self.wait = replace(wait, touched=self.auxiliary + b"touched")
+        self._new = new
+        self._found: MarkedFilter | None = None
+        self._count = 0  # of items, as last seen in this generation
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """Parameters of the filter that was found, or is wanted."""
+        head = self.head
+        known = self._new if head is None else (head.capacity, head.error_rate)
+        sizes = {} if known is None else {"capacity": known[0], "error_rate": known[1]}
+        return {**sizes, "layout": ModuleItems.name}
+
+    @property
+    def head(self) -> Header | None:
+        """The parameters that were found, None before."""
+        return None if self._found is None else self._found.head
+
+    def room(self, handle: Handle) -> Op[int]:  # noqa: ARG002 - the next call notices another filter
+        """Return the new items until the capacity is reached."""
+        _, *reply, _ = yield from self._call(_RESERVE, [0, b"", b""])
+        if self._found is None:
+            return UNBOUNDED
+        found = replace(self._found, state=self._read(*reply)).head
+        return found.capacity - found.count
+
+    # -- calls
+
+    def script(self, script: scripts.Script, *, in_blocks: bool = False) -> scripts.Script:  # noqa: ARG002 - there are no blocks
+        """Return a script in the version for filters of the module."""
+        return _OWN.get(script.verb) or scripts.load(script.verb, module=True)
+
+    def run(self, *arguments: Any, **named: Any) -> Op[Any]:
+        """Run a script on the filter that a handle names."""
+        try:
+            return (yield from super().run(*arguments, **named, replicas=False))
+        except Exception as error:
+            self._raise_understood(error)
+
+    def test(
+        self,
+        handle: Handle,
+        items: Encoded,
+        pack: Callable[[], bytes],  # noqa: ARG002 - the module takes them as they are
+        *,
+        replicas: bool = True,  # noqa: ARG002 - one may lack the markers that were just made
+    ) -> Op[list[bool]]:
+        """Test items and markers by one command, without a script."""
+        try:
+            reply = yield from send(test_command(handle, items))
+        except Exception as error:
+            self._raise_understood(error)
+        answers = answers_of(reply, len(items))
+        if answers is None:
+            yield from self._recover((yield from self._refusal()), handle)
+            raise LayoutChanged
+        return answers
+
+    def _refusal(self) -> Op[Refusal]:
+        """Return what a script would have said of a filter without its markers."""
+        there = yield from send(("EXISTS", self.key))
+        return Refusal(replies.CHANGED if there else replies.MISSING, "")
+
+    def _raise_understood(self, error: Exception) -> NoReturn:
+        """Raise an error; say what to do where the module refuses an item or the server has no module."""
+        if isinstance(error, Refusal) and error.word == replies.FULL:
+            raise self.explained(error) from error
+        if "nknown" in str(error) and "ommand" in str(error):
+            raise replies.without_module(self.name) from error
+        raise error
+
+    def explained(self, refusal: Refusal) -> BloomError:
+        """Return the public error for a refusal."""
+        if refusal.word == replies.MODULE:
+            return replies.without_module(self.name)
+        if refusal.word == replies.FULL:
+            return FilterFullError(
+                f"{self.name!r} takes no more items ({refusal.detail}): make a larger one, or one that grows"
+            )
+        return super().explained(refusal)
+
+    # -- what is stored
+
+    def _find(self) -> Op[MarkedFilter]:
+        """Create the filter if it is missing and parameters were given; return what is stored, checked."""
+        return self._look(create=self._new is not None)
+
+    def take(self) -> Op[Handle]:
+        """Open it, whether or not it was lost.
+
+        One that another program made gets markers, unless this object has parameters to create it with.
+        """
+        self._lost = None
+        return self._open_by(
+            partial(self._look, create=self._new is not None, adopt=self._new is None),
+            self._accept,
+            stands=False,
+        )
+
+    def _look(self, *, create: bool = False, adopt: bool = False) -> Op[MarkedFilter]:
+        """Return what is stored; one of another program gets markers first if it is to be adopted."""
+        rate = self._new[1] if self._new else self._found.state.error_rate if self._found else _USUAL_RATE
+        for _ in range(_LOOKS):
+            state, answers, generation = yield from self._asked(rate, create=create)
+            if generation:
+                return MarkedFilter(state, generation, MADE)
+            if state.error_rate != rate:
+                rate = state.error_rate
+                continue
+            kind = marking(rate).kind_of(answers)
+            if kind is not None:
+                found = yield from self._identified(state, kind, answers)
+                if found is not None:
+                    return found
+            elif adopt:
+                yield from self._adopt(marking(rate))
+            else:
+                break
+        raise FilterMismatchError(
+            f"{self.name!r} is a filter of the server's module that has no markers of this library, so "
+            f"its loss could not be noticed; {self.called}.open(client, {self.name!r}) adds them"
+        )
+
+    def _asked(self, rate: float, *, create: bool) -> Op[tuple[ModuleState, Sequence[int], bytes]]:
+        """Read the state and the signs of the generation in one step; the last is that of a new filter."""
+        generation, questions = os.urandom(8), packed(marking(rate).questions())
+        items, *options = filling(generation, *self._new) if create and self._new else [b""]
+        arguments = [self._ttl, items, questions, *options]
+        created, *reply, answers = yield from self._call(_RESERVE, arguments, self.wait if create else None)
+        state = self._read(*reply)
+        if self._new is not None:
+            self.compare({"error_rate": state.error_rate}, {"error_rate": self._new[1]})
+        return state, as_flags(answers), generation if created else b""
+
+    def _read(self, ttl: int, info: Sequence[Any], dump: bytes) -> ModuleState:
+        try:
+            return read_state(ttl, info, dump)
+        except ValueError as error:
+            raise FilterMismatchError(f"{self.name!r} cannot be used here: {error}") from None
+
+    def _identified(self, state: ModuleState, kind: bytes, answers: Sequence[int]) -> Op[MarkedFilter | None]:
+        """Return the filter with its generation, None if it is another one by now."""
+        marks = marking(state.error_rate)
+        for generation in marks.generations(answers):
+            there = yield from send(("BF.MEXISTS", self.key, *marks.of(generation)))
+            if all(there):
+                found = MarkedFilter(state, generation, kind)
+                self.compare(
+                    {"capacity": found.head.capacity}, {"capacity": self._new[0]} if self._new else {}
+                )
+                return found
+        return None
+
+    def _adopt(self, marks: Marking) -> Op[None]:
+        """Add markers to a filter of another program, in one step that only one client takes."""
+        items = marks.all(os.urandom(8), ADOPTED)
+        signatures = [packed(marks.signature(kind)) for kind in (MADE, ADOPTED)]
+        yield from self._call(_MARK, [*signatures, packed(items), len(items)], self.wait)
+
+    def _accept(self, found: MarkedFilter) -> Handle:
+        self._lost, self._found, self._count = None, found, found.head.count
+        self.left = found.head.capacity - found.head.count
+        markers = found.marking.of(found.generation)
+        return self.remember(packed(markers), ModuleItems(markers), generation=found.generation)
+
+    def current(self) -> Op[list[Description]]:
+        """Describe each bitmap of the filter, the newest first; a loss is noticed."""
+        handle = yield from self.acquire()
+        try:
+            found = yield from self._look()
+            if found.generation != handle.generation:
+                what = self.loss(replies.CHANGED)
+            elif found.head.count < self._count:
+                what = f"{self.name!r} was replaced by an older copy: it had counted {self._count} items"
+            else:
+                self._count = found.head.count
+                return found.described(self.key)
+        except (FilterNotFoundError, FilterMismatchError) as error:
+            what = str(error)
+        self.lose(what, handle)
+        yield from self.acquire()
+        return (yield from self._look()).described(self.key)
+
+    def clear(self) -> Op[None]:
+        """Empty the filter: a new generation."""
+        self.reset()
+        opened, generation = self._opened, os.urandom(8)
+        while True:
+            try:
+                found = yield from self._look()
+            except FilterNotFoundError:
+                yield from self.take()
+                return
+            marks, state = found.marking, found.state
+            items = marks.all(generation, found.kind)
+            arguments = [*map(packed, (marks.of(found.generation), marks.of(generation), items))]
+            keys = [self.key, self.auxiliary + b"cleared"]
+            reply = yield from self._as_known(_CLEAR, keys, [*arguments, *module_filter.options(state)])
+            if reply is not None:
+                cleared = MarkedFilter(self._read(*reply[1:4]), generation, found.kind)
+                yield from self._go_on_with(cleared, self._accept, opened)
+                return
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        """Delete the filter, whatever its generation; True if it existed."""
+        self.reset()
+        while True:
+            try:
+                found = yield from self._look()
+            except FilterNotFoundError:
+                return False
+            identity = packed(found.marking.of(found.generation))
+            every = [self.key, *keys]
+            if (
+                yield from self._as_known(_DELETE, every, [identity, *arguments], again=bool(keys))
+            ) is not None:
+                return True
+
+
+def other_layout(error: FilterMismatchError) -> str:
+    """Return the layout of filters that are no strings if a key was refused for that; else raise."""
+    if isinstance(error.__cause__, Refusal) and error.__cause__.word == replies.WRONG_TYPE:
+        return ModuleItems.name
+    raise error

@@ -1,0 +1,102 @@
+"""The state of a filter in a key of the server's Bloom filter module, as the module describes it.
+
+RedisBloom's own header, which `BF.SCANDUMP` replies first, has the size of each of its *links*: bitmaps of
+their own, the newest of which takes new items.  The module of Valkey has no such command; there the sizes
+follow from what `BF.INFO` replies.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from bloomredis.bits.sizing import classic_bits, num_hashes
+
+CHAIN: Final = struct.Struct("<QIII")  # items, links, options, growth
+LINK: Final = struct.Struct("<QQQddIQB")  # bytes, bits, items, error, bits per entry, hashes, entries, n2
+
+
+class Link(NamedTuple):
+    """One bitmap of the module: its size, what it was made for, and the items that were new in it."""
+
+    num_bits: int
+    num_hashes: int
+    entries: int
+    error_rate: float
+    items: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleState:
+    """A filter as the module describes it; `ttl` in milliseconds, negative for none.
+
+    `entries` and `error_rate` are those that it was reserved with, `growth` how many times larger each link
+    is than the one before, 0 for a filter that refuses items where it is full.
+    """
+
+    links: tuple[Link, ...]  # the oldest first
+    entries: int
+    error_rate: float
+    growth: int
+    size_bytes: int
+    ttl: int
+
+    @property
+    def items(self) -> int:
+        """Items that were new, with those that mark the filter."""
+        return sum(link.items for link in self.links)
+
+
+def read_state(ttl: int, info: Sequence[Any], dump: str | bytes) -> ModuleState:
+    """Read the replies of PTTL, `BF.INFO` and `BF.SCANDUMP`; `ValueError` for what is not understood."""
+    facts = {_text(name): value for name, value in zip(info[::2], info[1::2], strict=True)}
+    try:
+        growth = int(facts["Expansion rate"] or 0)
+        links, rate = (
+            _links(dump.encode("latin-1") if isinstance(dump, str) else dump, growing=growth > 0)
+            if dump
+            else _sized(facts, growth)
+        )
+        size = int(facts["Size"])
+    except (KeyError, TypeError, struct.error) as error:
+        raise ValueError(f"the server's module describes it in a way that is unknown here: {error}") from None
+    return ModuleState(
+        links=links,
+        entries=links[0].entries,
+        error_rate=rate,
+        growth=growth,
+        size_bytes=size,
+        ttl=ttl,
+    )
+
+
+def _text(name: str | bytes) -> str:
+    return name if isinstance(name, str) else name.decode()
+
+
+def _links(header: bytes, *, growing: bool) -> tuple[tuple[Link, ...], float]:
+    """Read RedisBloom's header; the first link of a filter that grows has half its rate."""
+    links = tuple(
+        Link(bits, hashes, entries, error, items)
+        for _, bits, items, error, _, hashes, entries, _ in LINK.iter_unpack(header[CHAIN.size :])
+    )
+    return links, links[0].error_rate * (2 if growing else 1)
+
+
+def _sized(facts: dict[str, Any], growth: int) -> tuple[tuple[Link, ...], float]:
+    """Compute the links of Valkey's module: each has `growth` times the entries at a tightened rate."""
+    count, rate = int(facts["Number of filters"]), float(facts["Error rate"])
+    tightening = float(facts.get("Tightening ratio") or 0.5)
+    shares = [max(1, growth) ** i for i in range(count)]
+    entries, left = int(facts["Capacity"]) // sum(shares), int(facts["Number of items inserted"])
+    links = []
+    for i, share in enumerate(shares):
+        most, error = entries * share, rate * tightening**i
+        items = left if i == count - 1 else min(left, most)
+        left -= items
+        bits = classic_bits(most, error)
+        links.append(Link(math.ceil(bits), num_hashes(bits, most), most, error, items))
+    return tuple(links), rate

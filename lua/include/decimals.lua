@@ -1,0 +1,7 @@
+-- The integer that an argument holds as decimal text; nil if it holds none, or one below `least`.
+local function read_number(argument, least)
+  local number = tonumber(argument)
+  if number and number >= least and number < 2 ^ 53 and number % 1 == 0 then
+    return number
+  end
+end

@@ -1,0 +1,42 @@
+-- The header of a filter, and whether it is the one that a caller knows (FORMAT.md).  Each error reply begins with the
+-- word that names the error.
+-- include: numbers
+-- include: format
+
+local function hex(bytes)
+  return (bytes:gsub('.', function(c) return string.format('%02x', c:byte()) end))
+end
+
+-- The bits of a cell: of a counter in a filter that counts, and one in any other.
+local function cell_bits(header)
+  return header:byte(11) == COUNTING and 4 or 1
+end
+
+-- The header under a key; nil and an error reply if the key holds no filter.
+local function read_header(key)
+  local header = redis.pcall('GETRANGE', key, 0, HEADER_BYTES - 1)
+  if type(header) == 'table' then
+    return nil, header
+  elseif #header == HEADER_BYTES and header:sub(1, 6) == 'bloomr' then
+    return header
+  elseif redis.call('EXISTS', key) == 0 then
+    return nil, error_reply('BLOOMMISSING there is no such key')
+  end
+  return nil, error_reply('BLOOMFOREIGN the key holds a string that is no filter')
+end
+
+-- The header of the filter that the caller knows; nil and an error reply if the key holds another one, or none.
+local function read_known(key, identity)
+  local header, refusal = read_header(key)
+  if not header then
+    return nil, refusal
+  elseif #identity ~= IDENTITY_BYTES then
+    return nil, error_reply('BLOOMARGUMENT the identity has ' .. #identity .. ' bytes, not ' .. IDENTITY_BYTES)
+  elseif header:sub(1, IDENTITY_BYTES) ~= identity then
+    return nil, error_reply('BLOOMCHANGED ' .. hex(header))
+  elseif header:byte(11) ~= SHARDED
+    and redis.call('STRLEN', key) < HEADER_BYTES + read_u64(header, 17) * cell_bits(header) / 8 then
+    return nil, error_reply('BLOOMDAMAGED ' .. key)
+  end
+  return header
+end

@@ -1,0 +1,41 @@
+-- Creating and describing a filter in a key of the server's module.
+
+-- An error reply if the server lacks the module, or its scripts the library to read what they are sent, else nil.
+local function module_missing(key)
+  local reply = rawget(_G, 'cmsgpack') and redis.pcall('BF.EXISTS', key, '')
+  if not reply or type(reply) == 'table' and reply.err:find('nknown', 1, true) then
+    return redis.error_reply('BLOOMMODULE there are no commands BF.*')
+  end
+end
+
+-- Store a filter with its first items, which expires after `ttl` ms, or never if that is 0.  Return the error reply of
+-- the first command that is refused, and leave nothing behind then.
+local function create_filled(key, items, options, ttl)
+  options[#options + 1] = 'ITEMS'
+  for _, item in ipairs({ cmsgpack.unpack(items) }) do
+    options[#options + 1] = item
+  end
+  local made = redis.pcall('BF.INSERT', key, unpack(options))
+  if made.err then
+    return made
+  end
+  local expires = ttl > 0 and redis.pcall('PEXPIRE', key, ttl)
+  if type(expires) == 'table' then
+    redis.call('UNLINK', key)
+    return expires
+  end
+end
+
+-- What a client reads a filter from.
+local function state_of(key, created, questions)
+  local about = redis.pcall('BF.INFO', key)
+  if about.err then
+    return about
+  end
+  local dump = redis.pcall('BF.SCANDUMP', key, 0)
+  if dump.err and not dump.err:find('nknown', 1, true) then
+    return dump
+  end
+  local answers = questions ~= '' and redis.call('BF.MEXISTS', key, cmsgpack.unpack(questions)) or {}
+  return { created, redis.call('PTTL', key), about, dump[2] or '', string.char(unpack(answers)) }
+end

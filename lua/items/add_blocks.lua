@@ -1,0 +1,42 @@
+-- `add` for a filter of one layer in the blocked layout, about no earlier call: in a quarter of the text, which the
+-- first call of each of a caller's pipelines sends along.
+--
+-- KEYS[1]  the filter
+-- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the packed items, one after another: blocks (FORMAT.md)
+-- ARGV[3]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
+--
+-- Reply: for one item 1 (new) or 0 (present); for more a string with one such character each
+
+-- include: numbers
+-- include: format
+-- include: words
+
+local key, receipt = KEYS[1], KEYS[2]
+local identity, packed, number = ARGV[1], ARGV[2], ARGV[3]
+
+-- paste: open_blocks
+local is_single, lasting, before = #packed == stride, nil, nil
+local may_run = fit and (not receipt or number and number:find('^%d'))
+if may_run and receipt then
+  -- Before a new item too, though it was in no earlier execution: the lane of a cloned machine may have gone on.
+  -- paste: read_receipt
+  may_run = not answered
+end
+if may_run then
+  local first_item, last_item, item_bytes = 1, #packed, stride
+  -- paste: set_blocks
+  if added > 0 then
+    call('SETRANGE', key, IDENTITY_BYTES, write_u64(read_u64(header, IDENTITY_BYTES + 1) + added))
+    if receipt and not is_single then
+      call('SETRANGE', receipt, 0, number .. ':' .. table.concat(answers) .. ';')
+    end
+  end
+  return is_single and added or table.concat(answers)
+end
+
+-- include: lane
+-- include: identity
+
+return replay(receipt, number) or select(2, read_known(key, identity)) or error_reply(BAD_BLOCKS)

@@ -1,0 +1,113 @@
+-- Add a batch of items to a filter in a key of the server's module, and reply which items were new.
+--
+-- KEYS[1]  the filter
+-- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- KEYS[3]  the receipt of the lane of an earlier call that had this one item and whose reply was lost; absent
+--          if there is none
+-- ARGV[1]  the markers of the filter that the caller knows, as strings of MessagePack
+-- ARGV[2]  the items, as strings of MessagePack, one after another
+-- ARGV[3]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
+-- ARGV[4]  with KEYS[3]: the same of the earlier call
+-- ARGV[5]  with KEYS[3]: the index of the item in the earlier call, from 0
+--
+-- Reply: for one item 1 (new) or 0 (present); for more a string with one such byte each, which ends before the
+-- first item that the module refused
+
+-- include: format
+
+local key, receipt, earlier_receipt, markers, packed, number = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
+local rest, item = cmsgpack.unpack_one(packed)
+local is_one = rest < 0
+local ours, known
+
+-- The usual case of one item: the receipt of its lane is that of an older call.
+if is_one and number and receipt and not earlier_receipt then
+  local there = redis.pcall('BF.MEXISTS', key, item, cmsgpack.unpack(markers))
+  ours, known = not there.err and #there > 1, there[1] == 1
+  for i = 2, #there do
+    if there[i] ~= 1 then
+      ours = false
+    end
+  end
+  if ours then
+    local older = tonumber(number:match('^%d+')) or 0
+    local kept
+    if known then
+      kept = redis.pcall('GET', receipt)
+    else
+      kept = redis.pcall('SET', receipt, number .. ':1;', 'PX', RECEIPT_MS, 'GET')
+    end
+    if not kept or type(kept) == 'string' and (tonumber(kept:match('^%d+')) or 0) < older then
+      if known then
+        return 0
+      end
+      local new = redis.pcall('BF.ADD', key, item)
+      if new == 1 then
+        return new
+      end
+      redis.call('SET', receipt, number .. BEGUN, 'PX', RECEIPT_MS)
+    elseif not known and type(kept) == 'string' then
+      redis.call('SET', receipt, kept, 'PX', RECEIPT_MS)
+    end
+  end
+end
+
+-- include: module_markers
+-- include: decimals
+-- include: answer
+-- include: receipts
+
+local replayed = not earlier_receipt and replay(receipt, number)
+if replayed then
+  return replayed
+end
+local refusal = check_markers(key, markers)
+if refusal then
+  return refusal
+end
+local earlier = earlier_receipt
+  and (replay(receipt, number) or replay_item(earlier_receipt, ARGV[4], read_number(ARGV[5], 0), true))
+if earlier then
+  return earlier
+end
+keep(receipt, number, '-')
+
+-- Add items one by one, as an error would lose the answers of the others in one command.
+local function add_each()
+  local items, answers = { cmsgpack.unpack(packed) }, {}
+  for i = 1, #items do
+    local new = redis.pcall('BF.ADD', key, items[i])
+    if type(new) == 'table' then
+      return table.concat(answers), new
+    end
+    answers[i] = string.char(new)
+  end
+  return table.concat(answers)
+end
+
+-- Add all items by one command, whose reply ends with the error of an item that was refused.
+local function add_all()
+  local answers = redis.pcall('BF.MADD', key, cmsgpack.unpack(packed))
+  if answers.err then
+    return '', answers
+  end
+  local last = answers[#answers]
+  if type(last) == 'table' then
+    answers[#answers] = nil
+    return string.char(unpack(answers)), last
+  end
+  return string.char(unpack(answers))
+end
+
+-- Valkey makes one error of a reply that has one in it.
+local about = rawget(_G, 'server') and redis.call('BF.INFO', key)
+local room = about and about[2] - about[8]
+local fits = not room or #packed / 2 <= room or select('#', cmsgpack.unpack(packed)) <= room
+local reply, failed = (fits and add_all or add_each)()
+if failed and #reply == 0 then
+  return refused(failed)
+end
+if reply:find('\1', 1, true) then
+  keep(receipt, number, reply)
+end
+return answer(reply)

@@ -1,0 +1,21 @@
+-- Delete a filter in a key of the server's module.
+--
+-- KEYS[1]  the filter
+-- KEYS[2]  the receipt of this call's lane; absent if the call need not be safe to send again
+-- ARGV[1]  the markers of the filter that the caller knows, as strings of MessagePack
+-- ARGV[2]  with KEYS[2]: the number of this call in its lane, a dot and a check (FORMAT.md)
+--
+-- Reply: 1
+
+-- include: module_markers
+-- include: receipts
+
+local key, receipt, markers, number = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+
+local refusal = replay(receipt, number) or check_markers(key, markers)
+if refusal then
+  return refusal
+end
+keep(receipt, number, 1)
+redis.call('UNLINK', key)
+return 1

@@ -1,0 +1,111 @@
+"""`bloomredis watch`: filters as they fill."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+
+import bloomredis as library
+from tests.support.commands import COMMAND, ENVIRONMENT, printed, run_command, started
+from tests.support.servers import Server
+
+SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 0.01}
+
+
+def once(server: Server, *names: str) -> list[dict[str, Any]]:
+    """Return what one look at filters prints."""
+    text = printed("watch", *names, "--url", server.url, "--once", "--json", "--every", 0.1)
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_look_is_what_info_says(any_server: Server) -> None:
+    """Fill, error rate now and when full, and the rest."""
+    with any_server.client() as client:
+        f = library.BloomFilter(client, "seen", **SIZE, ttl=3600)
+        f.add_many([str(i) for i in range(500)])
+        (fields,) = once(any_server, "seen")
+        info = f.info()
+    assert (fields["count"], fields["capacity"], fields["fill"]) == (info.count, 1000, info.count / 1000)
+    assert fields["error_rate_now"] == info.estimated_error_rate
+    assert (fields["error_rate_when_full"], fields["bits_set"]) == (0.01, info.fill_ratio)
+    assert 3500 < fields["ttl"] <= 3600
+    assert (fields["new_per_second"], fields["layers"], fields["shards"]) == (0, 1, None)
+
+
+@pytest.mark.parametrize("kind", ["BloomFilter", "RotatingBloomFilter", "ShardedBloomFilter"])
+def test_claims_that_are_held_are_counted(any_server: Server, kind: str) -> None:
+    """Of this filter and no other, whatever its name is."""
+    more: dict[str, Any] = {"RotatingBloomFilter": {"window": 60}}.get(kind, {})
+    with any_server.client() as client:
+        for name in ("a[b]*", "a[b]xx"):
+            f = getattr(library, kind)(client, name, **SIZE, **more)
+            f.add("x")
+            f.claim_many(["1", "2", "3"])
+    assert [fields["claims"] for fields in once(any_server, "a[b]*")] == [3]
+
+
+def test_layers_and_shards(any_server: Server) -> None:
+    """As many as the filters have."""
+    with any_server.client() as client:
+        grown = library.ScalingBloomFilter(client, "grown", capacity=100, error_rate=0.01)
+        grown.add_many([str(i) for i in range(250)])
+        library.ShardedBloomFilter(client, "parts", **SIZE, shards=5).add("a")
+        layers = len(grown.info().layers)
+    first, second = once(any_server, "grown", "parts")
+    assert (first["layers"], first["shards"], second["shards"]) == (layers, None, 5)
+    assert layers > 1
+
+
+def test_new_items_a_second(any_server: Server) -> None:
+    """Those of a look are what the count has grown by since the one before."""
+    with any_server.client() as client:
+        f = library.BloomFilter(client, "seen", **SIZE)
+        f.add("a")
+        with started("watch", "seen", "--url", any_server.url, "--json", "--every", 0.1) as process:
+            assert process.stdout is not None
+            before = json.loads(process.stdout.readline())
+            f.add_many([str(i) for i in range(100)])
+            look = before
+            while look["count"] == before["count"]:
+                look = json.loads(process.stdout.readline())
+    gained = look["count"] - before["count"]
+    assert 0 < look["new_per_second"] <= gained / 0.1
+
+
+def test_text_has_a_line_for_each_field(any_server: Server) -> None:
+    """With `--once`."""
+    with any_server.client() as client:
+        library.BloomFilter(client, "seen", **SIZE).add("a")
+    text = printed("watch", "seen", "--url", any_server.url, "--once", "--every", 0.1).decode()
+    fields = dict(line.split(None, 1) for line in text.splitlines())
+    assert (fields["name"], fields["capacity"], fields["fill"]) == ("seen", "1,000", "0.1%")
+
+
+def test_a_terminal_shows_a_table(any_server: Server) -> None:
+    """Until it is interrupted."""
+    with any_server.client() as client:
+        library.BloomFilter(client, "seen", **SIZE).add("a")
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "watch", "seen", "--url", any_server.url, "--every", "0.1"]
+    environment = ENVIRONMENT | {"TERM": "xterm"}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = b""
+        while b"error rate when full" not in shown:
+            shown += os.read(ours, 10_000)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 128 + signal.SIGINT
+    os.close(ours)
+    assert b"seen" in shown
+
+
+def test_a_filter_that_is_not_there(any_server: Server) -> None:
+    """One line, and the status of wrong usage."""
+    done = run_command("watch", "none", "--url", any_server.url)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)

@@ -1,0 +1,143 @@
+"""The guard before a database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+import bloomredis.asyncio
+from bloomredis import BloomFilter
+from bloomredis.contrib.cache_guard import guard, load, load_asyncio
+from tests.contrib import pages
+from tests.support.proxy import lost, proxied
+from tests.support.servers import Server
+
+SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
+ROWS = {str(i): i for i in range(100)}
+
+
+class Database:
+    """A table, and the keys that it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def get(self, key: str) -> int | None:
+        """Look a row up."""
+        self.asked.append(key)
+        return ROWS.get(key)
+
+
+@pytest.fixture
+def seen(any_client: redis.Redis) -> BloomFilter:
+    return BloomFilter(any_client, "rows", **SIZE)
+
+
+def test_only_rows_that_are_there_are_asked_for(seen: BloomFilter) -> None:
+    """All of them, and none of the others."""
+    database = Database()
+    get = guard(seen)(database.get)
+    assert load(seen, ROWS) == 100
+    assert [get(key) for key in ROWS] == list(ROWS.values())
+    assert [get(f"x{i}") for i in range(100)] == [None] * 100
+    assert database.asked == list(ROWS)
+
+
+def test_a_filter_that_is_not_whole_guards_nothing(seen: BloomFilter) -> None:
+    """While it is being loaded a row that was not read yet is found in the database."""
+    database = Database()
+    get = guard(seen)(database.get)
+    found = []
+
+    def rows() -> Iterator[str]:
+        for key in ROWS:
+            found.append(get("99"))
+            yield key
+
+    load(seen, rows())
+    assert set(found) == {99}
+    assert get("x") is None
+    assert "x" not in database.asked
+
+
+def test_a_filter_that_was_lost_guards_nothing(
+    any_client: redis.Redis, seen: BloomFilter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until it is loaded again."""
+    database = Database()
+    get = guard(seen)(database.get)
+    load(seen, ROWS)
+    any_client.flushall()
+    with caplog.at_level(logging.WARNING, "bloomredis"):
+        assert [get("7"), get("x")] == [7, None]
+    assert "not guarded by 'rows'" in caplog.text
+    load(seen, ROWS)
+    assert get("y") is None
+    assert database.asked == ["7", "x"]
+
+
+def test_without_a_server_every_call_passes(any_server: Server) -> None:
+    """And finds its row."""
+    database = Database()
+    with proxied(any_server.socket) as proxy:
+        seen = BloomFilter(proxy.client(), "rows", **SIZE)
+        load(seen, [])
+        proxy.always("contains", lost)
+        assert guard(seen)(database.get)("7") == 7
+
+
+def test_the_item_is_what_key_returns(seen: BloomFilter) -> None:
+    """Given all arguments."""
+    load(seen, ["a:1"])
+
+    @guard(seen, key=lambda table, row: f"{table}:{row}", missing="none")
+    def get(table: str, row: int) -> str:
+        return f"{table} has {row}"
+
+    assert (get("a", row=1), get("a", row=2)) == ("a has 1", "none")
+
+
+def test_a_missing_item_may_be_an_error(seen: BloomFilter) -> None:
+    """`missing` is raised if it is one."""
+    load(seen, ["a"])
+    get = guard(seen, missing=LookupError("no such row"))(Database().get)
+    with pytest.raises(LookupError, match="no such row"):
+        get("b")
+
+
+def test_a_filter_of_another_program_has_no_marker(seen: BloomFilter) -> None:
+    """`marker=None` takes it as it is."""
+    seen.add("7")
+    get = guard(seen, marker=None)(Database().get)
+    assert (get("7"), get("8")) == (7, None)
+
+
+def test_coroutine_functions_are_guarded(any_server: Server) -> None:
+    """By a filter of asyncio."""
+    database = Database()
+
+    async def main() -> list[int | None]:
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
+            seen = bloomredis.asyncio.BloomFilter(client, "rows", **SIZE)
+
+            @guard(seen)
+            async def get(key: str) -> int | None:
+                return database.get(key)
+
+            before = await get("x")
+            await load_asyncio(seen, ROWS)
+            return [before, await get("7"), await get("x")]
+
+    assert asyncio.run(main()) == [None, 7, None]
+    assert database.asked == ["x", "7"]
+
+
+def test_the_page_runs(any_server: Server) -> None:
+    """Each of its examples."""
+    pages.run("cache_guard", any_server)

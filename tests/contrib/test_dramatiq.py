@@ -1,0 +1,162 @@
+"""Actors of Dramatiq that run once for an item."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dramatiq
+import pytest
+import redis
+from dramatiq.brokers.stub import StubBroker
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from bloomredis import BloomFilter
+from bloomredis.contrib.dramatiq import Once
+from tests.contrib import pages
+from tests.contrib.dramatiq_worker import broker_at
+from tests.support.readme import ROOT
+from tests.support.servers import Server
+from tests.support.waiting import wait_until
+
+
+class Office:
+    """A broker, a worker, and an actor that notes its orders."""
+
+    def __init__(self, seen: Any, *, once: Any = True) -> None:
+        self.broker = StubBroker()
+        self.broker.add_middleware(Once(seen, lease=0.3))
+        self.shipped: list[str] = []
+        self.failures = 0
+        self.ship = dramatiq.actor(self._ship, broker=self.broker, once=once, min_backoff=1, max_backoff=2)
+
+    def _ship(self, order: str, carrier: str = "rail") -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError("the office is closed")
+        self.shipped.append(f"{order} by {carrier}")
+
+    def work(self) -> None:
+        """Work until no message is left."""
+        worker = dramatiq.Worker(self.broker, worker_timeout=10, worker_threads=4)
+        worker.start()
+        self.broker.join("default", timeout=30_000, fail_fast=False)
+        worker.join()
+        worker.stop()
+
+
+@pytest.fixture
+def seen(any_client: redis.Redis) -> BloomFilter:
+    return BloomFilter(any_client, "orders", capacity=1000, error_rate=1e-6)
+
+
+def test_an_actor_runs_once_for_its_arguments(seen: BloomFilter) -> None:
+    """However often they are sent."""
+    office = Office(seen)
+    for order in ("a", "b", "a", "a", "c", "b"):
+        office.ship.send(order)
+    office.work()
+    office.ship.send("a")
+    office.work()
+    assert sorted(office.shipped) == ["a by rail", "b by rail", "c by rail"]
+
+
+def test_the_item_is_what_the_option_returns(seen: BloomFilter) -> None:
+    """Given the arguments of a message."""
+    office = Office(seen, once=lambda order, carrier: order)
+    office.ship.send("a", "rail")
+    office.work()
+    office.ship.send("a", "road")
+    office.work()
+    assert office.shipped == ["a by rail"]
+
+
+def test_other_actors_are_left_alone(seen: BloomFilter) -> None:
+    """Those without the option."""
+    office = Office(seen, once=None)
+    office.ship.send("a")
+    office.ship.send("a")
+    office.work()
+    assert len(office.shipped) == 2
+
+
+def test_an_actor_that_raises_is_retried(seen: BloomFilter) -> None:
+    """Its item was given back."""
+    office = Office(seen)
+    office.failures = 2
+    office.ship.send("a")
+    office.work()
+    assert office.shipped == ["a by rail"]
+
+
+def test_a_busy_item_comes_again_when_it_may_be_free(seen: BloomFilter) -> None:
+    """That of a worker that died, when its lease is over; and no retry is used up."""
+    office = Office(seen)
+    message = office.ship.message_with_options(args=("a",), max_retries=0)
+    dead = seen.claim("('_ship', ('a',), [])", lease=0.3)
+    office.broker.enqueue(message)
+    assert dead
+    office.work()
+    assert office.shipped == ["a by rail"]
+
+
+def test_without_a_server_no_actor_runs() -> None:
+    """The message is retried, and fails in the end."""
+    client = redis.Redis(host="127.0.0.1", port=1, retry=Retry(NoBackoff(), 0))
+    office = Office(BloomFilter(client, "orders", capacity=1000, error_rate=1e-6))
+    office.broker.enqueue(office.ship.message_with_options(args=("a",), max_retries=1))
+    office.work()
+    assert office.shipped == []
+    assert len(office.broker.dead_letters) == 1
+
+
+@contextmanager
+def worker(server: Server) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker process on a server, which is killed in the end."""
+    command = [sys.executable, "-m", "tests.contrib.dramatiq_worker", server.socket]
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+def test_the_items_of_a_worker_that_is_killed_are_done_by_another(any_server: Server) -> None:
+    """Only those that it had in its four hands, not committed, are worked on twice."""
+    _, ship, client = broker_at(any_server.socket)
+    orders = [f"order-{i}" for i in range(20)]
+    with worker(any_server) as first:
+        for order in orders * 2:
+            ship.send(order)
+        wait_until("five are done", lambda: client.llen("ended") >= 5)
+        first.kill()
+        first.wait(30)
+    seen = BloomFilter.open(client, "orders")
+    in_hand = {order for order in client.lrange("begun", 0, -1) if _item(order) not in seen}
+    with worker(any_server):
+        wait_until("all are done", lambda: len(set(client.lrange("ended", 0, -1))) == len(orders))
+    begun, ended = (Counter(client.lrange(name, 0, -1)) for name in ("begun", "ended"))
+    assert {order for order, times in (begun | ended).items() if times > 1} <= in_hand
+    assert len(in_hand) <= 4
+
+
+def _item(order: bytes) -> str:
+    """Return the item of a message to the actor `ship`."""
+    return f"('ship', ({order.decode()!r},), [])"
+
+
+def test_the_page_runs(any_server: Server) -> None:
+    """And its second message is skipped."""
+    names = pages.run("dramatiq", any_server)
+    worker = dramatiq.Worker(names["broker"], worker_timeout=10, worker_threads=1)
+    worker.start()
+    names["broker"].join("default", timeout=30_000)
+    worker.stop()
+    with any_server.client() as client:
+        assert BloomFilter.open(client, "orders").info().count == 1

@@ -1,0 +1,176 @@
+"""A receiver of webhooks, by FastAPI."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+import redis
+from fastapi import FastAPI, HTTPException, Request
+
+import bloomredis
+import bloomredis.asyncio
+from bloomredis.contrib.fastapi import once
+from tests.contrib import pages
+from tests.support.servers import Server
+
+
+class Receiver:
+    """An application with an endpoint that notes the events it worked on."""
+
+    def __init__(self, url: str, **how: Any) -> None:
+        self.worked: list[str] = []
+        self.fails = False
+        self.begun = asyncio.Event()
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        self.seen = bloomredis.asyncio.BloomFilter.from_url(url, "hooks", capacity=1000, error_rate=1e-6)
+        app = FastAPI()
+
+        @app.post("/", dependencies=[once(self.seen, **(how or {"header": "X-Id"}))])
+        async def hook(event: dict[str, str]) -> str:
+            self.begun.set()
+            await self.goes_on.wait()
+            if self.fails:
+                raise HTTPException(500)
+            self.worked.append(event["id"])
+            return "worked"
+
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://here")
+
+    async def deliver(self, event: str) -> httpx.Response:
+        """Deliver an event as its sender does."""
+        return await self.http.post("/", json={"id": event}, headers={"X-Id": event})
+
+
+@pytest.fixture
+def received(any_server: Server) -> Callable[..., Any]:
+    """Runs a scenario with a receiver."""
+
+    def run(scenario: Callable[[Receiver], Awaitable[Any]], **how: Any) -> Any:
+        async def main() -> Any:
+            receiver = Receiver(any_server.url, **how)
+            try:
+                return await scenario(receiver)
+            finally:
+                await receiver.seen.close()
+
+        return asyncio.run(main())
+
+    return run
+
+
+def test_a_repeat_is_answered_without_work(received: Any) -> None:
+    """With 200, as often as it comes."""
+
+    async def scenario(receiver: Receiver) -> None:
+        answers = [await receiver.deliver("e1") for _ in range(3)] + [await receiver.deliver("e2")]
+        assert [answer.status_code for answer in answers] == [200] * 4
+        assert answers[1].json() == {"detail": "this event was processed already"}
+        assert receiver.worked == ["e1", "e2"]
+
+    received(scenario)
+
+
+def test_deliveries_at_the_same_time_are_worked_on_once(received: Any) -> None:
+    """The second is to come again when the first may be over."""
+
+    async def scenario(receiver: Receiver) -> None:
+        receiver.goes_on.clear()
+        first = asyncio.create_task(receiver.deliver("e1"))
+        await receiver.begun.wait()
+        second = await receiver.deliver("e1")
+        receiver.goes_on.set()
+        assert second.status_code == 409
+        assert 0 < int(second.headers["Retry-After"]) <= 30
+        assert (await first).status_code == 200
+        assert receiver.worked == ["e1"]
+
+    received(scenario)
+
+
+def test_an_endpoint_that_raises_gives_the_event_back(received: Any) -> None:
+    """At once, so that the next delivery is worked on."""
+
+    async def scenario(receiver: Receiver) -> None:
+        receiver.fails = True
+        assert (await receiver.deliver("e1")).status_code == 500
+        receiver.fails = False
+        assert (await receiver.deliver("e1")).json() == "worked"
+
+    received(scenario)
+
+
+def test_an_event_is_done_before_its_response_is_sent(received: Any, any_client: redis.Redis) -> None:
+    """A claim that was lost meanwhile is no success."""
+
+    async def scenario(receiver: Receiver) -> None:
+        receiver.goes_on.clear()
+        first = asyncio.create_task(receiver.deliver("e1"))
+        await receiver.begun.wait()
+        any_client.delete(*any_client.keys("{hooks}:claim:*"))
+        receiver.goes_on.set()
+        assert (await first).status_code == 500
+
+    received(scenario)
+
+
+def test_an_event_without_an_id_is_refused(received: Any) -> None:
+    """With 400."""
+
+    async def scenario(receiver: Receiver) -> None:
+        assert (await receiver.http.post("/", json={"id": "e1"})).status_code == 400
+        assert receiver.worked == []
+
+    received(scenario)
+
+
+def test_an_id_may_be_in_the_body(received: Any) -> None:
+    """`key` may be a coroutine function."""
+
+    async def identity(request: Request) -> str:
+        found: str = (await request.json())["id"]
+        return found
+
+    async def scenario(receiver: Receiver) -> None:
+        for _ in range(2):
+            assert (await receiver.deliver("e1")).status_code == 200
+        assert receiver.worked == ["e1"]
+
+    received(scenario, key=identity)
+
+
+def test_without_a_server_the_sender_comes_again() -> None:
+    """503, and no work."""
+
+    async def scenario() -> None:
+        receiver = Receiver("redis://127.0.0.1:1")
+        assert (await receiver.deliver("e1")).status_code == 503
+        assert receiver.worked == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("how", [{}, {"header": "X-Id", "key": str}])
+def test_the_id_has_one_place(how: dict[str, Any]) -> None:
+    """A header or a function, not both."""
+    with pytest.raises(TypeError, match="one of the two"):
+        once(None, **how)
+
+
+def test_the_page_runs(any_server: Server) -> None:
+    """And its endpoint works once for two deliveries."""
+    app = pages.run("fastapi", any_server)["app"]
+
+    async def deliver_twice() -> list[Any]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as http:
+            headers = {"X-GitHub-Delivery": "e1"}
+            return [
+                (await http.post("/github", json={"action": "push"}, headers=headers)).json() for _ in "ab"
+            ]
+
+    assert asyncio.run(deliver_twice()) == [{"done": "push"}, {"detail": "this event was processed already"}]

@@ -1,0 +1,161 @@
+"""FastStream over Kafka, with the brokers that librdkafka has for tests, and over Redis streams."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+from faststream import AckPolicy
+from faststream.confluent import KafkaBroker, TestKafkaBroker
+from faststream.exceptions import AckMessage, RejectMessage
+
+import bloomredis.asyncio
+from bloomredis.contrib.faststream import Once
+from tests.contrib.brokers import Brokers, with_redeliveries
+from tests.contrib.consumer import GROUP, TOPIC
+from tests.support.readme import ROOT, on_page
+from tests.support.servers import Server
+from tests.support.waiting import wait_until
+
+SLOW = 120.0
+"""Seconds in which two applications handle 10,000 messages, one by one."""
+
+
+@contextmanager
+def application(brokers: Brokers, server: Server, hang_after: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run an application."""
+    arguments = [brokers.addresses, server.socket, str(hang_after)]
+    process = subprocess.Popen([sys.executable, "-m", "tests.contrib.stream_app", *arguments], cwd=ROOT)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_each_message_is_handled_once(any_server: Server, any_client: redis.Redis) -> None:
+    """Of 10,000 with 30% redeliveries and a consumer killed; no offset is past one that is not finished."""
+    brokers = Brokers()
+    items = with_redeliveries(10_000, 0.3)
+    brokers.send(TOPIC, items)
+    notes: Any = any_client
+
+    def is_all_committed() -> bool:
+        committed = brokers.committed(TOPIC, GROUP)
+        ended = set(notes.lrange("ended", 0, -1))
+        for partition, offset in committed.items():
+            assert set(brokers.logs[partition][:offset]) <= ended
+        return committed == {partition: len(log) for partition, log in brokers.logs.items()}
+
+    with application(brokers, any_server, 600) as dying, application(brokers, any_server, 10**9):
+        wait_until("a consumer hangs at a message", lambda: notes.llen("hanging"))
+        assert not is_all_committed()
+        dying.send_signal(signal.SIGKILL)
+        deadline = time.monotonic() + SLOW
+        while not is_all_committed():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)  # polling a condition, with a deadline
+    assert Counter(notes.lrange("ended", 0, -1)) == Counter(set(items))
+
+
+def filter_on(server: Server) -> Any:
+    """Return a filter on a server."""
+    return bloomredis.asyncio.BloomFilter.from_url(server.url, "done", capacity=1000, error_rate=1e-9)
+
+
+async def body(message: Any) -> Any:
+    """Return the body of a message."""
+    return await message.decode()
+
+
+async def handled(seen: Any, *items: str, error: Exception | None = None) -> list[str]:
+    """Send items to a handler in memory, which raises an error at the first; return those that it got."""
+    got: list[str] = []
+    broker = KafkaBroker(middlewares=[Once(seen, key=body, lease=0.5)])
+
+    @broker.subscriber("orders", group_id="shop", ack_policy=AckPolicy.NACK_ON_ERROR)
+    async def handle(item: str) -> None:
+        got.append(item)
+        if error is not None and len(got) == 1:
+            raise error
+
+    async with TestKafkaBroker(broker) as test:
+        for item in items:
+            try:
+                await test.publish(item, "orders")
+            except ZeroDivisionError:
+                assert error is not None
+    return got
+
+
+def test_a_message_that_is_done_is_not_handled(any_server: Server) -> None:
+    """The second of two."""
+    assert asyncio.run(handled(filter_on(any_server), "a", "b", "a")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("error", "got"),
+    [(ZeroDivisionError(), ["a", "a"]), (RejectMessage(), ["a", "a"]), (AckMessage(), ["a"])],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_a_handler_raises_gives_the_item_back(
+    error: Exception, got: list[str], any_server: Server
+) -> None:
+    """Except `AckMessage`, with which it says that it is done."""
+    assert asyncio.run(handled(filter_on(any_server), "a", "a", error=error)) == got
+
+
+def test_a_busy_message_waits_for_a_consumer_that_died(any_server: Server) -> None:
+    """Until its lease is over, and then it is handled."""
+
+    async def run() -> tuple[list[str], float]:
+        seen = filter_on(any_server)
+        assert await seen.claim("a", lease=0.5)
+        began = time.monotonic()
+        return await handled(seen, "a"), time.monotonic() - began
+
+    got, seconds = asyncio.run(run())
+    assert got == ["a"]
+    assert seconds > 0.4
+
+
+def test_a_message_that_stays_busy_is_delivered_again(any_server: Server) -> None:
+    """It is refused, and not handled."""
+
+    async def run() -> list[str]:
+        seen = filter_on(any_server)
+        async with seen.claim("a", lease=0.5, renew=True) as claim:
+            assert claim
+            return await handled(seen, "a")
+
+    assert asyncio.run(run()) == []
+
+
+def test_the_example_of_the_page_runs(any_server: Server, any_client: redis.Redis) -> None:
+    """Over Redis streams: of two messages with one id, one is handled."""
+    (example,) = [each for each in on_page(ROOT / "docs" / "faststream.md") if each.language == "python"]
+    text = example.text.replace("redis://localhost", any_server.url)
+    names: dict[str, Any] = {"__name__": "shop"}
+    exec(text, names)  # noqa: S102 - the project's own page
+
+    async def run() -> None:
+        async with names["broker"] as broker:
+            await broker.start()
+            for number in (1, 1, 2):
+                await broker.publish("order", stream="orders", headers={"event-id": str(number)})
+            deadline = time.monotonic() + 30
+            while len(names["shipped"]) < 2:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+    assert names["shipped"] == ["order", "order"]

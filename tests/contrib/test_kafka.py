@@ -1,0 +1,200 @@
+"""Consumers of confluent-kafka and aiokafka, with the brokers that librdkafka has for tests."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+from confluent_kafka import Consumer
+
+import bloomredis
+from bloomredis.contrib.kafka import Batches
+from tests.contrib import consumer
+from tests.contrib.brokers import Brokers, with_redeliveries
+from tests.support.readme import ROOT, on_page
+from tests.support.servers import Server
+from tests.support.waiting import wait_until
+
+
+@contextmanager
+def started(
+    library: str, brokers: Brokers, server: Server, hang_after: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a consumer."""
+    arguments = [library, brokers.addresses, server.socket, str(hang_after)]
+    process = subprocess.Popen([sys.executable, "-m", "tests.contrib.consumer", *arguments], cwd=ROOT)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("library", ["confluent", "aiokafka"])
+def test_each_record_is_worked_on_once(library: str, any_server: Server, any_client: redis.Redis) -> None:
+    """Of 10,000 with 30% redeliveries and a consumer killed; no offset is past one that is not finished."""
+    brokers = Brokers()
+    items = with_redeliveries(10_000, 0.3)
+    brokers.send(consumer.TOPIC, items)
+    notes: Any = any_client
+
+    def is_all_committed() -> bool:
+        committed = brokers.committed(consumer.TOPIC, consumer.GROUP)
+        ended = set(notes.lrange("ended", 0, -1))
+        for partition, offset in committed.items():
+            assert set(brokers.logs[partition][:offset]) <= ended
+        return committed == {partition: len(log) for partition, log in brokers.logs.items()}
+
+    with ExitStack() as stack:
+        dying = stack.enter_context(started(library, brokers, any_server, hang_after=600))
+        if library == "confluent":  # these brokers refuse two members of aiokafka that join at once
+            stack.enter_context(started(library, brokers, any_server, hang_after=10**9))
+        wait_until("a consumer hangs at a record", lambda: notes.llen("hanging"))
+        assert not is_all_committed()
+        dying.send_signal(signal.SIGKILL)
+        if library == "aiokafka":
+            stack.enter_context(started(library, brokers, any_server, hang_after=10**9))
+        wait_until("all is committed", is_all_committed, every=0.1)
+    assert Counter(notes.lrange("ended", 0, -1)) == Counter(set(items))
+
+
+def is_older(busy: bloomredis.Claim) -> bool:
+    """True when two fifths of a lease of half a second are over."""
+    return busy.remaining < 0.3
+
+
+@pytest.fixture
+def reader() -> Iterator[tuple[Brokers, Any]]:
+    """Brokers with 20 records in one partition, and a consumer of them."""
+    brokers = Brokers()
+    brokers.send("orders", [b"%d" % number for number in range(20)], partitions=1)
+    options = {"group.id": "one", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    made = Consumer({"bootstrap.servers": brokers.addresses} | options)
+    made.subscribe(["orders"])
+    yield brokers, made
+    made.close()
+
+
+def filled(batches: Batches, worked: list[bytes], until: int) -> int:
+    """Work on batches until so many records were worked on; return how many times one was read."""
+    read = 0
+
+    def enough() -> bool:
+        nonlocal read
+        with batches.next(20, timeout=0.2) as batch:
+            worked.extend(record.value() for record in batch)
+            read += len(batch)
+        return len(worked) >= until
+
+    wait_until("the records are worked on", enough)
+    return read
+
+
+def test_a_busy_record_holds_its_partition_up(reader: tuple[Brokers, Any], any_client: redis.Redis) -> None:
+    """Those after it are worked on, and read again when its claim has ended."""
+    brokers, made = reader
+    seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
+    held = seen.claim(b"7", lease=1.0, renew=True)
+    assert held
+    batches, worked = Batches(made, seen, key=lambda record: record.value()), list[bytes]()
+    assert filled(batches, worked, 19) == 20
+    assert brokers.committed("orders", "one") == {0: 7}
+    held.release()
+    assert filled(batches, worked, 20) == 13
+    assert worked == [b"%d" % number for number in (*range(7), *range(8, 20), 7)]
+    assert brokers.committed("orders", "one") == {0: 20}
+
+
+def test_what_is_not_finished_is_given_back(reader: tuple[Brokers, Any], any_client: redis.Redis) -> None:
+    """After an exception the offset is that of the record at which it was raised."""
+    brokers, made = reader
+    seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
+    batches, worked = Batches(made, seen), list[bytes]()
+
+    def work() -> None:
+        with batches.next(20, timeout=0.5) as batch:
+            for record in batch:
+                if record.value() == b"5":
+                    raise ZeroDivisionError
+                worked.append(record.value())
+
+    def fails() -> bool:
+        try:
+            work()
+        except ZeroDivisionError:
+            return True
+        return False
+
+    wait_until("the record is met", fails)
+    assert brokers.committed("orders", "one") == {0: 5}
+    filled(batches, worked, 20)
+    assert worked == [b"%d" % number for number in range(20)]
+
+
+def test_claims_are_extended_between_records(reader: tuple[Brokers, Any], any_client: redis.Redis) -> None:
+    """A batch may take longer than the lease."""
+    brokers, made = reader
+    seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
+    batches, count = Batches(made, seen, lease=0.5), 0
+
+    def enough() -> bool:
+        nonlocal count
+        with batches.next(20, timeout=0.2) as batch:
+            for _ in batch:
+                count += 1
+                busy = seen.claim(f"orders:0:{19}")
+                wait_until("a while is over", partial(is_older, busy))
+        return count >= 20
+
+    wait_until("the records are worked on", enough)
+    assert (count, brokers.committed("orders", "one")) == (20, {0: 20})
+
+
+def test_the_server_away_loses_no_record(reader: tuple[Brokers, Any], any_client: redis.Redis) -> None:
+    """The batch is read again by the next call."""
+    brokers, made = reader
+    away = bloomredis.BloomFilter.from_url("redis://127.0.0.1:1", "done", capacity=1000, error_rate=1e-9)
+    batches = Batches(made, away)
+
+    def fails() -> bool:
+        try:
+            with batches.next(20, timeout=0.2) as batch:
+                return len(batch) < 0
+        except bloomredis.BloomError:
+            return True
+
+    wait_until("the filter is asked", fails)
+    batches._seen = bloomredis.BloomFilter(any_client, "done", capacity=1000, error_rate=1e-9)
+    worked: list[bytes] = []
+    filled(batches, worked, 20)
+    assert len(worked) == 20
+    assert brokers.committed("orders", "one") == {0: 20}
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["confluent", "aiokafka"])
+def test_the_examples_of_the_page_run(number: int, any_server: Server) -> None:
+    """Each works on the records of a topic, until it is stopped by the last one."""
+    brokers = Brokers()
+    brokers.send("orders", [b"first", b"second", b"first", b"last"], partitions=1)
+    example = [each for each in on_page(ROOT / "docs" / "kafka.md") if each.language == "python"][number]
+    text = example.text.replace("redis://localhost", any_server.url)
+    text = text.replace("localhost:9092", brokers.addresses)
+    program = (
+        "import sys\n"
+        "def ship(record):\n"
+        "    value = record.value() if callable(record.value) else record.value\n"
+        "    print(value.decode(), flush=True)\n"
+        "    if value == b'last': sys.exit()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program + text], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["first", "second", "last"], done.stderr

@@ -1,0 +1,99 @@
+"""Spans and metrics, by the SDK of OpenTelemetry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from bloomredis import BloomFilter, ClaimLostError
+from bloomredis.contrib.opentelemetry import Telemetry
+from tests.contrib import pages
+from tests.support.servers import Server
+
+
+@pytest.fixture
+def spans() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def metrics() -> InMemoryMetricReader:
+    return InMemoryMetricReader()
+
+
+@pytest.fixture
+def tracers(spans: InMemorySpanExporter) -> TracerProvider:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    return provider
+
+
+@pytest.fixture
+def seen(any_client: redis.Redis, tracers: Any, metrics: Any) -> BloomFilter:
+    """A filter whose calls are reported."""
+    hook = Telemetry(tracer_provider=tracers, meter_provider=MeterProvider([metrics]))
+    return BloomFilter(any_client, "seen", capacity=1000, error_rate=1e-6, observe=hook)
+
+
+def test_a_call_is_a_span_below_the_current_one(seen: BloomFilter, tracers: Any, spans: Any) -> None:
+    """With its numbers, and over the time that it took."""
+    with tracers.get_tracer("program").start_as_current_span("page") as page:
+        seen.add_many(["a", "b", "a"])
+    call, _ = spans.get_finished_spans()
+    assert (call.name, call.parent.span_id) == ("bloomredis.add_many seen", page.get_span_context().span_id)
+    assert page.start_time <= call.start_time < call.end_time <= page.end_time
+    assert call.attributes["db.system.name"] == "redis"
+    assert call.attributes["db.operation.name"] == "bloomredis.add_many"
+    assert (call.attributes["db.operation.batch.size"], call.attributes["bloomredis.new"]) == (3, 2)
+
+
+def test_an_error_is_the_status_of_its_span(seen: BloomFilter, any_client: Any, spans: Any) -> None:
+    """With the word for it."""
+    claim = seen.claim("a")
+    any_client.delete(*any_client.keys("{seen}:claim:*"))
+    with pytest.raises(ClaimLostError):
+        claim.commit()
+    _, commit = spans.get_finished_spans()
+    assert not commit.status.is_ok
+    assert commit.attributes["error.type"] == "lost"
+
+
+def test_no_item_is_in_a_span(seen: BloomFilter, spans: Any) -> None:
+    """Neither in its name nor in an attribute."""
+    seen.add("secret")
+    seen.claim_many(["secret", "too"])
+    assert "secret" not in "".join(span.to_json() for span in spans.get_finished_spans())
+
+
+def test_calls_are_counted(seen: BloomFilter, metrics: InMemoryMetricReader) -> None:
+    """Items, new and busy ones, round trips, and the time."""
+    seen.add_many(["a", "b", "a"])
+    seen.claim("c")
+    seen.claim("c")
+    sums = {metric.name: sum(map(_number, metric.data.data_points)) for metric in _metrics(metrics)}
+    assert sums["bloomredis.items"] == 5
+    assert sums["bloomredis.items.new"] == 3
+    assert sums["bloomredis.items.busy"] == 1
+    assert sums["bloomredis.round_trips"] >= 3
+    assert sums["bloomredis.call.duration"] == 3
+
+
+def _metrics(reader: InMemoryMetricReader) -> Any:
+    data: Any = reader.get_metrics_data()
+    return data.resource_metrics[0].scope_metrics[0].metrics
+
+
+def _number(point: Any) -> Any:
+    return point.count if hasattr(point, "count") else point.value
+
+
+def test_the_page_runs(any_server: Server) -> None:
+    """Each of its examples."""
+    pages.run("opentelemetry", any_server)

@@ -1,0 +1,498 @@
+"""Script calls over kept connections: nothing else can tell the difference."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+import redis.asyncio
+import redis.sentinel
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import bloomredis.asyncio
+from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError, ShardedBloomFilter
+from bloomredis.drivers.kept import AsyncKept, Kept
+from tests.support.proxy import Proxy, lost, passed, proxied, silent
+from tests.support.servers import Server, binaries
+from tests.support.tls import Certificate, with_tls
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+CLIENTS = Path(sys.prefix) / "clients"
+VERSIONS = ("newest", "redis-5", "redis-6", "valkey")
+FACTS = {
+    "answers": [True, False, True, False],
+    "together": [50, 0],
+    "closed": True,
+    "unread": [False, True],
+    "interrupted": [False, True],
+    "forgotten": [True, False],
+    "full": [True, True],
+    "observed": ["EVALSHA"],
+    "asyncio answers": [50, True, False],
+    "asyncio together": 29_900,
+    "asyncio closed": True,
+    "asyncio cancelled": [False, True],
+}
+"""What `tests.support.kept_calls` has to see with every version of the clients."""
+
+
+def make(client: Any, **options: Any) -> BloomFilter:
+    return BloomFilter(client, "kept", capacity=10_000, error_rate=1e-9, **options)
+
+
+def connections(client: redis.Redis) -> int:
+    return len(client.client_list())
+
+
+@pytest.fixture
+def own(any_server: Server) -> Any:
+    """A client that sends nothing again, on an empty server."""
+    with any_server.client(retry=Retry(NoBackoff(), 0)) as made:
+        made.flushall()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def seen(servers: Callable[[str], Server]) -> Callable[[str], dict[str, Any]]:
+    """What a program sees with a version of the clients."""
+
+    @functools.cache
+    def run(version: str) -> dict[str, Any]:
+        path = [str(ROOT)]
+        if version.startswith("redis-"):
+            if not (CLIENTS / version).exists():
+                reason = f"{CLIENTS} has no {version}: `make test` installs it"
+                (pytest.fail if os.environ.get("BLOOMREDIS_CLIENTS") == "required" else pytest.skip)(reason)
+            path.insert(0, str(CLIENTS / version))
+        server = servers("valkey-9")
+        with server.client() as admin:
+            admin.flushall()
+        package = "valkey" if version == "valkey" else "redis"
+        found: dict[str, Any] = json.loads(
+            subprocess.run(
+                [sys.executable, "-m", "tests.support.kept_calls", package, server.socket],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+                cwd=ROOT,
+                check=True,
+                capture_output=True,
+                timeout=60,
+            ).stdout
+        )
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize("fact", FACTS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_of_the_clients(seen: Callable[[str], dict[str, Any]], version: str, fact: str) -> None:
+    """What the package does not do around a call is not missed, with any version."""
+    assert seen(version)[fact] == FACTS[fact]
+
+
+@pytest.mark.parametrize("name", ["kept", "asyncio kept"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_calls_skip_the_pool(seen: Callable[[str], dict[str, Any]], version: str, name: str) -> None:
+    """A version whose inside is not as expected would be used the plain way, and slowly."""
+    assert seen(version)[name] < 8  # of 20 or 30; a look at the count once a second goes the long way
+
+
+class Overriding(redis.Redis):
+    """A client with an `execute_command` of its own."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]  # redis-py's
+
+
+class OwnConnection(redis.Connection):
+    """A connection class of a user's."""
+
+
+def _patched() -> redis.Redis:
+    client = redis.Redis()
+    client.execute_command = client.execute_command  # type: ignore[method-assign]  # as instrumentation does
+    return client
+
+
+def _sentinel() -> Any:
+    sentinel: Any = redis.sentinel.Sentinel
+    return sentinel([("127.0.0.1", 1)]).master_for("any")
+
+
+PLAIN: dict[str, tuple[Callable[[], Any], str]] = {
+    "a subclass": (Overriding, "execute_command of this Overriding"),
+    "a wrapper": (_patched, "execute_command of this Redis"),
+    "a blocking pool": (
+        lambda: redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url("redis://")),
+        "BlockingConnectionPool",
+    ),
+    "a sentinel": (_sentinel, "SentinelConnectionPool"),
+    "a connection class": (
+        lambda: redis.Redis(connection_pool=redis.ConnectionPool(connection_class=OwnConnection)),
+        "OwnConnection",
+    ),
+    "fakeredis": (fakeredis.FakeRedis, "FakeRedisConnection"),
+    "asyncio's blocking pool": (
+        lambda: redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool()),
+        "BlockingConnectionPool",
+    ),
+}
+
+
+def class_for(client: Any) -> Any:
+    return bloomredis.asyncio.BloomFilter if isinstance(client, redis.asyncio.Redis) else BloomFilter
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_other_clients_are_used_as_they_are(name: str) -> None:
+    """Where something could tell the difference, calls go through the client's own methods."""
+    client = PLAIN[name][0]()
+    assert class_for(client)(client, "kept", capacity=100, error_rate=0.01)._link is client
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_connection_that_cannot_be_kept(name: str) -> None:
+    """keep_connection=True raises, and says why."""
+    made, reason = PLAIN[name]
+    client = made()
+    with pytest.raises(ValueError, match=f"keep_connection=True is not possible: .*({reason})"):
+        class_for(client)(client, "kept", capacity=100, error_rate=0.01, keep_connection=True)
+
+
+def test_single_connection_clients(own: redis.Redis, any_server: Server) -> None:
+    """They have their one connection, and nothing to take from a pool."""
+    with any_server.client(single_connection_client=True) as single:
+        f = make(single)
+        assert (f._link, f.add("a"), f.add("a")) == (single, True, False)
+
+
+def test_keeping_can_be_switched_off(own: redis.Redis) -> None:
+    """keep_connection=False is the client's own way."""
+    f = make(own, keep_connection=False)
+    assert (f._link, f.add("a")) == (own, True)
+
+
+def test_plain_clients_are_kept_without_asking(own: redis.Redis) -> None:
+    """The default, for both kinds of clients."""
+    twin = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(), "kept", capacity=1, error_rate=0.1)
+    assert (type(make(own)._link), type(twin._link)) == (Kept, AsyncKept)
+
+
+def test_each_server_has_its_own(own: redis.Redis) -> None:
+    """Of several clients those are kept that can be."""
+    f = ShardedBloomFilter([own, Overriding()], "kept", capacity=100, error_rate=0.01)
+    assert [type(each) for each in f._link] == [Kept, Overriding]
+
+
+def test_a_filter_that_must_keep_pickles(own: redis.Redis) -> None:
+    """Without a client nothing can be decided; with one it is."""
+    copy = BloomFilter.__new__(BloomFilter)
+    copy.__setstate__(make(own, keep_connection=True).__getstate__())
+    assert type(copy.with_client(own)._link) is Kept
+
+
+def test_a_wrapper_of_the_class_sees_calls(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instrumentation that comes after the filter was made misses nothing."""
+    execute: Any = redis.Redis.execute_command
+    f, seen = make(own), []
+    f.add("a")
+
+    def wrapper(self: Any, *args: Any, **options: Any) -> Any:
+        seen.append(args[0])
+        return execute(self, *args, **options)
+
+    monkeypatch.setattr(redis.Redis, "execute_command", wrapper)
+    f.add("b")
+    assert seen == ["EVALSHA"]
+
+
+def test_instrumented_connections_are_left_alone(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that wraps what sends a command sees every command."""
+    kind: Any = redis.UnixDomainSocketConnection
+    seen, send = [], kind.send_command
+
+    def send_command(self: Any, *args: Any, **options: Any) -> Any:
+        seen.append(args[0])
+        return send(self, *args, **options)
+
+    monkeypatch.setattr(kind, "send_command", send_command)
+    f = make(own)
+    f.add("a")
+    seen.clear()
+    f.add("b")
+    assert seen == ["EVALSHA"]
+
+
+def test_a_response_callback_is_called(own: redis.Redis) -> None:
+    """The caller's own for EVALSHA, set at any time."""
+    f, seen = make(own), []
+    f.add("a")
+
+    def callback(reply: Any, **_: Any) -> Any:
+        seen.append(reply)
+        return reply
+
+    own.set_response_callback("EVALSHA", callback)
+    assert (f.add("b"), seen) == (True, [1])
+
+
+def test_metrics_of_the_package(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where redis-py measures calls, it makes them."""
+    providers = pytest.importorskip("redis.observability.providers")
+    f = make(own)
+    f.add("a")
+    instance = providers.ObservabilityInstance()
+    monkeypatch.setattr(instance, "_provider_manager", object())
+    monkeypatch.setattr(providers, "_observability_instance", instance)
+    assert f._link.take() is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"decode_responses": True}, {"protocol": 3}, {"protocol": 2}, {"db": 1}, {"client_name": "me"}],
+)
+def test_options_of_the_client(any_server: Server, own: redis.Redis, options: dict[str, Any]) -> None:
+    """What a connection is set up with holds for calls."""
+    with any_server.client(**options) as other:
+        f = make(other, keep_connection=True)
+        assert [f.add("a"), f.add_many(["a", "b"]), f.contains("b")] == [True, [False, True], True]
+        assert other.exists("kept")
+
+
+def test_over_tls(tmp_path: Path) -> None:
+    """A kept connection decrypts as any other: no call takes it for one with something to read."""
+    certificate = Certificate.made_in(tmp_path)
+    with (
+        with_tls(binaries()["valkey-9"], certificate) as (_, port),
+        redis.Redis(host="127.0.0.1", port=port, ssl=True, ssl_ca_certs=str(certificate.authority)) as own,
+    ):
+        f = make(own, keep_connection=True)
+        f.add("warm")
+        before = connections(own)
+        assert [f.add(i % 50) for i in range(100)] == [True] * 50 + [False] * 50
+        connection = f._link.take()
+        assert connection is not None
+        f._link.put_back(connection)
+        assert connections(own) == before
+
+
+def test_credentials_of_a_provider(any_server: Server, own: redis.Redis) -> None:
+    """A connection that the server has closed authenticates again."""
+    own.acl_setuser("worker", enabled=True, passwords=["+secret"], commands=["+@all"], keys=["*"])
+    provider = redis.UsernamePasswordCredentialProvider("worker", "secret")
+    with any_server.client(credential_provider=provider, retry=Retry(NoBackoff(), 0)) as other:
+        f = make(other, keep_connection=True)
+        f.add("a")
+        own.client_kill_filter(_type="normal", skipme=True)
+        assert (f.add("b"), other.acl_whoami()) == (True, "worker")
+
+
+def test_health_checks(any_server: Server, own: redis.Redis) -> None:
+    """A connection that was idle for longer than the interval is asked first."""
+    with any_server.client(health_check_interval=60) as other:
+        f = make(other)
+        f.add("a")
+        own.config_resetstat()
+        connection = f._link.take()
+        connection.next_health_check = 0
+        f._link.put_back(connection)
+        f.add("b")
+        assert own.info("commandstats")["cmdstat_ping"]["calls"] == 1
+
+
+def test_a_new_token_is_used_after_the_call(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that has to authenticate again goes to the pool, which does it."""
+    f, released = make(own), []
+    f.add("a")
+    (connection,) = own.connection_pool._available_connections
+    connection._re_auth_token = object()
+
+    def release(each: Any) -> None:
+        each._re_auth_token = None
+        released.append(each)
+
+    monkeypatch.setattr(own.connection_pool, "release", release)
+    f.add("b")
+    assert released == [connection]
+
+
+def test_many_short_threads(own: redis.Redis) -> None:
+    """A thread that has ended holds nothing."""
+    f = make(own)
+    f.add("warm")
+    before = connections(own)
+    for i in range(300):
+        thread = threading.Thread(target=f.add, args=(i,))
+        thread.start()
+        thread.join()
+    assert connections(own) == before
+
+
+def test_others_may_use_the_whole_pool(any_server: Server, own: redis.Redis) -> None:
+    """Threads that have used a filter leave every connection of a small pool to others."""
+    with any_server.client(max_connections=4) as small:
+        f = make(small, keep_connection=True)
+        threads = [threading.Thread(target=f.update, args=(range(i, i + 50),)) for i in range(0, 200, 50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        taken = [small.connection_pool.get_connection() for _ in range(4)]
+        for each in taken:
+            small.connection_pool.release(each)
+        assert f.contains(150)
+
+
+def test_closing_the_client_closes_all(any_server: Server, own: redis.Redis) -> None:
+    """The pool knows of every connection."""
+    before = connections(own)
+    with any_server.client() as other:
+        f = make(other)
+        f.add("a")
+        other.close()
+        wait_until("it is closed", lambda: connections(own) == before)
+        assert f.contains("a")  # as any call of a client that was closed, over a connection of its own
+
+
+def test_nothing_is_left_to_be_warned_of(any_server: Server) -> None:
+    """A program that closes its client ends without ResourceWarnings."""
+    program = (
+        "import redis, bloomredis\n"
+        f"with redis.Redis(unix_socket_path={any_server.socket!r}) as client:\n"
+        "    f = bloomredis.BloomFilter(client, 'warned', capacity=100, error_rate=0.01)\n"
+        "    f.add('a')\n"
+    )
+    run = [sys.executable, "-X", "dev", "-W", "always::ResourceWarning", "-c", program]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60, cwd=ROOT, check=True)
+    assert "ResourceWarning" not in done.stderr
+
+
+def counted(proxy: Proxy, fate: Any) -> list[int]:
+    """Count the adds that a proxy sees."""
+    seen: list[int] = []
+
+    def counting(exchange: Any) -> bool:
+        seen.append(1)
+        done: bool = fate(exchange)
+        return done
+
+    proxy.always("add", counting)
+    return seen
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_the_client_decides_about_retries(own: redis.Redis, any_server: Server, retries: int) -> None:
+    """A call is sent as often as the client's policy says, the first attempt included."""
+    with proxied(any_server.socket) as proxy:
+        f = make(proxy.client(retries=retries))
+        f.add("warm")
+        seen = counted(proxy, lost)
+        with pytest.raises(OutcomeUnknownError):
+            f.add("a")
+        assert len(seen) == 1 + retries
+
+
+def test_a_retry_answers_as_the_first_attempt(own: redis.Redis, any_server: Server) -> None:
+    """A reply that was lost on the kept connection comes on the next one."""
+    with proxied(any_server.socket) as proxy:
+        f = make(proxy.client(retries=1))
+        f.add("warm")
+        proxy.plan("add", lost)
+        assert f.add("a")
+
+
+def test_a_call_that_times_out_leaves_nothing_behind(own: redis.Redis, any_server: Server) -> None:
+    """Its connection is closed: its reply is nobody else's."""
+    with proxied(any_server.socket) as proxy:
+        f = make(proxy.client(socket_timeout=0.2))
+        f.add("warm")
+        proxy.plan("contains", silent)
+        with pytest.raises(ConnectionFailedError):
+            f.contains("warm")
+        assert (f.contains("nobody"), f.contains("warm")) == (False, True)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError, redis.ConnectionError])
+def test_an_exception_before_the_reply_is_read(
+    own: redis.Redis, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """The connection is closed, whatever a signal handler raises, and the item is still answered."""
+    f = make(own)
+    f.add("warm")
+    (connection,) = own.connection_pool._available_connections
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "read_response", _raising(error))
+        with pytest.raises((error, OutcomeUnknownError)):
+            f.add("a")
+    assert (f.contains("nobody"), f.add("a")) == (False, True)
+
+
+def _raising(error: type[BaseException]) -> Callable[..., Any]:
+    def read_response(**_: object) -> Any:
+        raise error
+
+    return read_response
+
+
+def test_an_exception_between_the_replies_of_a_pipeline(
+    own: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are left are not read by another call."""
+    f = ShardedBloomFilter(own, "sharded", capacity=1000, error_rate=1e-9, shards=4)
+    f.update(range(20))
+    (connection,) = own.connection_pool._available_connections
+    replies = [connection.read_response, _raising(KeyboardInterrupt)]
+
+    def read_response(**options: Any) -> Any:
+        return replies.pop(0)(**options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "read_response", read_response)
+        with pytest.raises(KeyboardInterrupt):
+            f.add_many(range(20, 40))
+    assert f.add_many(range(20, 40)) == [True] * 20
+
+
+def test_a_script_that_uses_the_client_meanwhile(own: redis.Redis, any_server: Server) -> None:
+    """A call within a call, as by a signal handler, has a connection of its own."""
+    with proxied(any_server.socket) as proxy:
+        f = make(proxy.client())
+        f.add("warm")
+        inner: list[bool] = []
+
+        def within(exchange: Any) -> bool:
+            proxy.calm()
+            inner.extend([f.add("inner"), f.contains("outer")])
+            return passed(exchange)
+
+        proxy.plan("add", within)
+        assert (f.add("outer"), inner) == (True, [True, False])
+
+
+def test_greenlets(any_server: Server, own: redis.Redis) -> None:
+    """Greenlets of one thread that call at the same time get their own answers, patched or not."""
+    for patching in ("monkey.patch_all()", ""):
+        program = (
+            f"import gevent\nfrom gevent import monkey\n{patching}\n"
+            "import redis, bloomredis\n"
+            f"client = redis.Redis(unix_socket_path={any_server.socket!r})\n"
+            "f = bloomredis.BloomFilter(client, 'green', capacity=10000, error_rate=1e-9)\n"
+            "f.clear()\n"
+            "f.update(range(0, 2000, 2))\n"
+            "jobs = [gevent.spawn(lambda k=k: [f.add(i) for i in range(k, 2000, 20)]) for k in range(20)]\n"
+            "gevent.joinall(jobs, timeout=50)\n"
+            "assert [job.value for job in jobs] == [[k % 2 == 1] * 100 for k in range(20)]\n"
+        )
+        subprocess.run([sys.executable, "-c", program], timeout=60, cwd=ROOT, check=True)

