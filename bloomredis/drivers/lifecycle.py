@@ -32,7 +32,7 @@ class Portable(Driven, Generic[I]):
             need not be seekable.
         :param progress: called with the bytes done so far, and all of them.
         :raises FilterLostError: it was cleared or lost meanwhile; the file is of no use.
-        :raises TypeError: it is a bitmap of another system.
+        :raises TypeError: it is a bitmap of another system, or in a key of the server's module.
         """
         stored = transfer.stored_of(self._operations)
         with files.written(file) as opened:

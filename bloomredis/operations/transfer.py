@@ -115,10 +115,11 @@ def within(side: int | None, operation: Op[T]) -> Op[T]:
 
 
 def stored_of(operations: Any) -> Stored:
-    """Return the state of a filter under its key.  Raises `TypeError` for several bitmaps."""
+    """Return the state of a filter that can be read.  Raises `TypeError` for bitmaps and keys of others."""
     stored = getattr(operations, "stored", None)
     if not isinstance(stored, Stored):
         raise TypeError(f"{operations.name!r} is in several bitmaps of another system, which are not copied")
+    reading.check(stored)
     return stored
 
 

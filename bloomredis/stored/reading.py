@@ -15,6 +15,7 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Description
 from bloomredis.stored.layers import StoredLayers
+from bloomredis.stored.module import StoredModule
 from bloomredis.stored.restore import AT_ONCE, PIECE_BYTES
 from bloomredis.stored.saved import Part, Saved
 from bloomredis.stored.shards import StoredShards
@@ -70,21 +71,31 @@ def runs(part: Part) -> Iterator[range]:
 def parts_of(stored: Stored) -> Op[StoredParts]:
     """Describe a filter as it is stored now; a loss is noticed.
 
-    :raises TypeError: it has no header, being a bitmap of another system.
+    :raises TypeError: it cannot be read: see `check`.
     """
+    check(stored)
     if isinstance(stored, StoredLayers):
         return (yield from _of_layers(stored))
     if isinstance(stored, StoredShards):
         return (yield from _of_shards(stored))
-    if not isinstance(stored, StoredFilter):
-        raise TypeError(
-            f"{stored.name!r} is a bitmap of another system, without a header: it can be copied with the "
-            "commands COPY, DUMP and RESTORE"
-        )
     (found,) = yield from stored.current()
     return StoredParts(
         stored.name, Saved(b"", (Part(0, found.header),), _milliseconds(found)), {0: Place(found.key)}
     )
+
+
+def check(stored: Stored) -> None:
+    """Raise `TypeError`, without I/O, for what has no header of this library."""
+    if isinstance(stored, StoredModule):
+        raise TypeError(
+            f"{stored.name!r} is in a key of the server's own module, in that module's format: copy it with "
+            "the commands DUMP and RESTORE; in the place of a merge, add the items of one to the other"
+        )
+    if not isinstance(stored, StoredLayers | StoredShards | StoredFilter):
+        raise TypeError(
+            f"{stored.name!r} is a bitmap of another system, without a header: it can be copied with the "
+            "commands COPY, DUMP and RESTORE"
+        )
 
 
 def _of_layers(stored: StoredLayers) -> Op[StoredParts]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from bloomredis import (
     FilterLostError,
     FilterMismatchError,
     FilterNotFoundError,
+    LocalFilter,
     OutcomeUnknownError,
     ScalingBloomFilter,
 )
@@ -21,7 +23,9 @@ from tests.support.losing import LosingClient
 from tests.support.saving import Killed, Mortal
 
 OLD, NEW = range(2000), range(2000, 9000)
-LAYOUTS = pytest.mark.parametrize("layout", ["blocked", "classic"])
+LAYOUTS = pytest.mark.parametrize(
+    ("layout", "rate", "block_bits"), [("blocked", 0.01, 128), ("blocked", 1e-6, 256), ("classic", 0.01, 0)]
+)
 
 
 def adopted(bloom: Any, client: redis.Redis, **options: Any) -> Any:
@@ -33,23 +37,29 @@ def adopted(bloom: Any, client: redis.Redis, **options: Any) -> Any:
 
 
 @LAYOUTS
-def test_a_full_filter_grows(bloom: Any, client: redis.Redis, layout: str) -> None:
-    """It keeps its items, count, creation and time to live; new items go into further layers."""
-    f = BloomFilter(client, "seen", capacity=2000, error_rate=0.01, layout=layout, ttl=500)
+def test_a_full_filter_grows(
+    bloom: Any, client: redis.Redis, layout: str, rate: float, block_bits: int
+) -> None:
+    """It keeps its items, count, creation and time to live; new items go into further layers.
+
+    Blocks of 128 bits stay as they are: each layer is read with those of its own header.
+    """
+    f: Any = BloomFilter(client, "seen", capacity=2000, error_rate=rate, layout=layout, ttl=500)
     f.add_many(OLD)
+    assert f._operations.stored.head.block_bits == block_bits
     before = f.info()
     grown = adopted(bloom, client)
     about = grown.info()
     assert (about.count, about.created_at) == (before.count, before.created_at)
-    assert about.error_rate == 0.02
+    assert about.error_rate == 2 * rate
     assert before.generation != about.generation
     assert 490 < about.ttl <= 500
     assert all(grown.contains_many(OLD))
     assert sum(grown.add_many(NEW)) > 6800
     assert all(grown.contains_many([*OLD, *NEW]))
     assert [layer.capacity for layer in grown.info().layers] == [8000, 4000, 2000]
-    assert sum(grown.contains_many(range(100_000, 110_000))) < 220
-    assert ScalingBloomFilter(client, "seen", capacity=2000, error_rate=0.02, layout=layout).contains(5)
+    assert sum(grown.contains_many(range(100_000, 110_000))) <= 22_000 * rate
+    assert ScalingBloomFilter(client, "seen", capacity=2000, error_rate=2 * rate, layout=layout).contains(5)
 
 
 def test_what_has_grown_is_a_filter_like_others(any_client: redis.Redis) -> None:
@@ -68,6 +78,29 @@ def test_what_has_grown_is_a_filter_like_others(any_client: redis.Redis) -> None
     assert len(grown.info().layers) == 1
     assert grown.delete()
     assert not list(any_client.scan_iter("*seen*layer*"))
+
+
+@LAYOUTS
+def test_every_call_finds_the_items_of_the_oldest_layer(
+    any_client: redis.Redis, layout: str, rate: float, block_bits: int, tmp_path: Path
+) -> None:
+    """Alone, in batches, by claims, and in a file; and the layers have the blocks of their own headers."""
+    BloomFilter(any_client, "seen", capacity=2000, error_rate=rate, layout=layout).add_many(OLD)
+    grown: Any = ScalingBloomFilter.adopt(any_client, "seen")
+    grown.add_many(range(2000, 4000))
+    layers = grown._operations.stored.record.layers()
+    assert [layer.block_bits for layer in layers] == [256 if block_bits else 0, block_bits]
+    for item in (0, 1999, 2000, 3999):
+        assert grown.contains(item)
+        assert not grown.add(item)
+        assert grown.claim(item).state == "done"
+    assert all(claim.state == "done" for claim in grown.claim_many(range(4000)))
+    with grown.claim("new") as claim:
+        assert claim
+    assert "new" in grown
+    grown.save(tmp_path / "seen.bloom")
+    local = LocalFilter[int].open(tmp_path / "seen.bloom")
+    assert local.contains_many(range(9000)) == grown.contains_many(range(9000))
 
 
 def test_users_of_the_plain_filter_notice(any_client: redis.Redis) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from bloomredis import (
     ShardedBloomFilter,
     compat,
 )
+from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.stored.restore import PIECE_BYTES
 from tests.support.losing import LosingClient
 from tests.support.saving import KINDS
@@ -108,6 +110,22 @@ def test_copies_are_merged_without_a_server(any_client: redis.Redis, tmp_path: P
         local.merge(BloomFilter(any_client, "third", capacity=1000, error_rate=0.01).snapshot())
     with pytest.raises(TypeError, match="LocalFilter"):
         local.merge(other)  # type: ignore[arg-type]
+
+
+def test_blocks_of_another_size_are_refused(any_client: redis.Redis) -> None:
+    """Filters that differ in nothing else stay apart, on the server and in a copy of it."""
+    one: Any = BloomFilter(any_client, "one", **SMALL)
+    one.add_many(ONE)
+    before, head = one.snapshot().bits, one._operations.stored.head
+    wide = replace(head, block_bits=256, generation=bytes(range(8)))
+    any_client.set("other", wide.pack() + bytes(wide.size_bytes - HEADER_BYTES))
+    other = BloomFilter.open(any_client, "other")
+    for theirs in (other, other.snapshot()):
+        with pytest.raises(FilterMismatchError, match="block_bits 128, and 'other' has block_bits 256"):
+            one.merge(theirs)
+    with pytest.raises(FilterMismatchError, match="block_bits"):
+        one.snapshot().merge(other.snapshot())
+    assert one.snapshot().bits == before
 
 
 def test_other_parameters_are_refused(any_client: redis.Redis) -> None:

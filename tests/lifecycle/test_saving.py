@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -27,6 +27,7 @@ from bloomredis import (
 )
 from bloomredis.stored import restore
 from bloomredis.stored.restore import PIECE_BYTES
+from tests.support.modules import MODULE, needs_module
 from tests.support.saving import ABSENT, ITEMS, KINDS, Killed, Mortal, comparable
 from tests.support.servers import Server, binaries, running
 from tests.support.waiting import wait_until
@@ -307,6 +308,25 @@ def test_bitmaps_of_other_systems_are_not_saved(any_client: redis.Redis) -> None
         f.save(io.BytesIO())
     with pytest.raises(TypeError, match="path or a binary file"):
         f.save(5)  # type: ignore[arg-type]
+
+
+def test_a_filter_of_the_servers_module_is_not_saved(client: redis.Redis, tmp_path: Path) -> None:
+    """The error comes before any I/O, and names what copies it; that copy answers alike."""
+    f = BloomFilter(needs_module(client), "seen", **MODULE)
+    f.add_many(ITEMS)
+    client.config_resetstat()
+    for call in (
+        lambda: f.save(tmp_path / "seen.bloom"),
+        lambda: f.copy(client, "copy"),
+        lambda: f.merge(BloomFilter(client, "other", capacity=1000, error_rate=0.01)),
+    ):
+        with pytest.raises(TypeError, match=r"server's own module.*DUMP and RESTORE.*add the items"):
+            call()
+    sent = {name.lower() for name in client.info("commandstats")}
+    assert not [name for name in sent if name.startswith(("cmdstat_eval", "cmdstat_bf."))]
+    assert not list(tmp_path.iterdir())
+    client.restore("copy", 0, cast("bytes", client.dump("seen")))
+    assert BloomFilter.open(client, "copy").contains_many(ASKED) == f.contains_many(ASKED)
 
 
 @pytest.mark.parametrize("kind", ["scaling", "sharded"])
