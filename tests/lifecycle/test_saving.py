@@ -306,7 +306,12 @@ def test_bitmaps_of_other_systems_are_not_saved(any_client: redis.Redis) -> None
     f = BloomFilter(any_client, "seen", layout=compat.go_zero(1000))
     with pytest.raises(TypeError, match="DUMP"):
         f.save(io.BytesIO())
-    with pytest.raises(TypeError, match="path or a binary file"):
+
+
+def test_a_file_is_a_path_or_binary(any_client: redis.Redis) -> None:
+    """Anything else is refused, by its type and value."""
+    f = BloomFilter(any_client, "seen", capacity=100, error_rate=0.01)
+    with pytest.raises(TypeError, match="path or a binary file, not int 5"):
         f.save(5)  # type: ignore[arg-type]
 
 
