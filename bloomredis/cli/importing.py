@@ -113,16 +113,17 @@ def _noting(members: Members, show: progress.Show) -> Callable[[int], None]:
 
 
 def _report_redisbloom(client: Any, name: str, source: Any, key: str, *, as_json: bool) -> None:
-    made = compat.from_redisbloom(client, name, _chunks(source, key))
+    with progress.shown("importing") as show:
+        made = compat.from_redisbloom(client, name, _chunks(source, key, show))
     about = made.info()
     layout = made._operations.layout  # noqa: SLF001 - what opens it elsewhere
     fields = {"name": name, "size_bytes": about.size_bytes, "count": about.count}
     report(fields | {"layout": repr(layout)}, as_json=as_json)
 
 
-def _chunks(source: Any, key: str) -> Iterator[tuple[int, bytes]]:
+def _chunks(source: Any, key: str, show: progress.Show) -> Iterator[tuple[int, bytes]]:
     """Yield the replies of BF.SCANDUMP."""
-    at = 0
+    at = done = 0
     while True:
         try:
             at, data = source.execute_command("BF.SCANDUMP", key, at)
@@ -133,3 +134,5 @@ def _chunks(source: Any, key: str) -> Iterator[tuple[int, bytes]]:
         if not at:
             return
         yield at, data
+        done += len(data)
+        show(done, None)

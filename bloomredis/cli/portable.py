@@ -81,8 +81,9 @@ def merge(
     client = connect(url, cluster=cluster, retries=4)
     found = filters.opened(client, name)
     source = client if from_url is None else connect(from_url, retries=4)
-    with Stop().waiting():
-        found.merge(LocalFilter.open(other) if file else filters.opened(source, other))
+    with Stop().waiting(), progress.shown("merging") as show:
+        theirs = LocalFilter.open(other) if file else filters.opened(source, other)
+        found.merge(theirs, progress=show)
     _report(found, as_json=as_json)
 
 

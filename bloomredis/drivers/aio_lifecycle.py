@@ -63,9 +63,10 @@ class Portable(AsyncDriven, Generic[I]):
         await made._run(made._operations.reserve())
         return made
 
-    async def merge(self, other: Portable[I] | LocalFilter[I]) -> None:
+    async def merge(self, other: Portable[I] | LocalFilter[I], *, progress: Progress | None = None) -> None:
         """Add all that another filter has, which stays as it is: the union of both."""
-        await self._run(union.merge(self._operations, await self._source(other)))
+        source = await self._source(other)
+        await self._run(union.merge(self._operations, source, progress))
 
     async def _source(self, other: Any) -> union.Source:
         transfer.stored_of(self._operations)

@@ -88,7 +88,7 @@ class Portable(Driven, Generic[I]):
         made._run(made._operations.reserve())
         return made
 
-    def merge(self, other: Portable[I] | LocalFilter[I]) -> None:
+    def merge(self, other: Portable[I] | LocalFilter[I], *, progress: Progress | None = None) -> None:
         """Add all that another filter has, which stays as it is: the union of both.
 
         Both are a `BloomFilter` or a `ShardedBloomFilter`, with the same parameters and the same `encode`, on
@@ -97,10 +97,11 @@ class Portable(Driven, Generic[I]):
         count is an estimate from then on; a warning is logged if it is beyond the capacity.  After a fault it
         may simply be called again.
 
+        :param progress: called with the bytes done so far, and all of them.
         :raises FilterMismatchError: their parameters differ.
         :raises TypeError: they are of a class that cannot be merged; the message says what to do instead.
         """
-        self._run(union.merge(self._operations, self._source(other)))
+        self._run(union.merge(self._operations, self._source(other), progress))
 
     def _source(self, other: Any) -> union.Source:
         transfer.stored_of(self._operations)

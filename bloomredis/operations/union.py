@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final
 
 from bloomredis.bits import sizing
@@ -17,6 +18,7 @@ from bloomredis.errors import FilterLostError
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.operations.snapshot import LocalFilter
+from bloomredis.operations.transfer import Progress
 from bloomredis.protocol import scripts
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import outcome_matters
@@ -73,9 +75,10 @@ def local_pieces(local: LocalFilter[Any]) -> Iterator[list[bytes]]:
             yield [bytes(bits.bytes[first : first + PIECE_BYTES]) for first in run]
 
 
-def merge(into: Any, source: Source) -> Op[None]:
+def merge(into: Any, source: Source, progress: Progress | None = None) -> Op[None]:
     """OR a filter into another.
 
+    :param progress: called with the bytes done so far, and all of them.
     :raises FilterMismatchError: their parameters differ.
     :raises TypeError: they are of a class whose bits cannot be united.
     """
@@ -83,16 +86,24 @@ def merge(into: Any, source: Source) -> Op[None]:
     mergeable.check(into.name, own, source.name, source.saved)
     if mergeable.are_same(own, source.saved):
         return
-    added = 0
-    for part in source.saved.parts:
+    parts = source.saved.parts
+    total, added = sum(part.num_bytes for part in parts), 0
+    before = accumulate((part.num_bytes for part in parts), initial=0)
+    for part, begin in zip(parts, before, strict=False):
+        note = partial(_note, progress, begin, total)
         if isinstance(into, ShardedOperations):
-            added += yield from into.on_shard(part.number, partial(_merge_part, source, part))
+            added += yield from into.on_shard(part.number, partial(_merge_part, source, part, note))
         else:
-            added += yield from _merge_part(source, part, into)
+            added += yield from _merge_part(source, part, note, into)
     _warn(into.name, own, added)
 
 
-def _merge_part(source: Source, part: Part, into: FilterOperations) -> Op[int]:
+def _note(progress: Progress | None, begin: int, total: int, done: int) -> None:
+    if progress is not None:
+        progress(begin + done, total)
+
+
+def _merge_part(source: Source, part: Part, note: Callable[[int], None], into: FilterOperations) -> Op[int]:
     """OR a part into a filter of one key; return about how many of its items are new."""
     stored = into.stored
     with outcome_matters(into.name, "merge it again"):
@@ -103,6 +114,7 @@ def _merge_part(source: Source, part: Part, into: FilterOperations) -> Op[int]:
             new = 0
             for run in runs(part):
                 new += yield from _merge_run(stored, handle, source, part, run)
+                note(min(run.stop, part.num_bytes))
             added = min(_more(found.header, ones, new), part.header.count)
             if added:
                 yield from into.membership.add_count(handle, added)

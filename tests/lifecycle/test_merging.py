@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from bloomredis import (
     compat,
 )
 from bloomredis.bits.limits import HEADER_BYTES
+from bloomredis.operations.files import Reader
 from bloomredis.stored.restore import PIECE_BYTES
 from tests.support.losing import LosingClient
 from tests.support.saving import KINDS
@@ -186,6 +188,31 @@ def test_an_overfull_union_warns(any_client: redis.Redis, caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING):
         one.merge(other)
     assert "made for capacity 2000" in caplog.text
+
+
+@pytest.mark.parametrize("layout", ["large", "sharded"])
+def test_progress_counts_bytes(any_client: redis.Redis, layout: str) -> None:
+    """It goes up to all of them, those of all shards."""
+    kind = getattr(bloomredis, str(LAYOUTS[layout].get("kind", "BloomFilter")))
+    parameters = {key: value for key, value in LAYOUTS[layout].items() if key != "kind"}
+    one, other = (kind(any_client, name, **parameters) for name in ("one", "other"))
+    for each in (one, other):
+        each.add_many(ONE)
+    steps: list[tuple[int, int]] = []
+    one.merge(other, progress=lambda done, total: steps.append((done, total)))
+    total = sum(part.num_bytes for part in saved_parts(other))
+    assert [done for done, _ in steps] == sorted({done for done, _ in steps})
+    assert len(steps) > 1
+    assert steps[-1] == (total, total)
+    assert {of for _, of in steps} == {total}
+
+
+def saved_parts(f: Any) -> Any:
+    """Return the parts of a filter as they would be saved."""
+    file = io.BytesIO()
+    f.save(file)
+    file.seek(0)
+    return Reader(file).saved.parts
 
 
 def test_what_others_add_meanwhile_stays(any_server: Server) -> None:
