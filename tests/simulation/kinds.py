@@ -132,6 +132,7 @@ CLAIMING: Final = {
     "extend": 0.6,
     "extend_many": 0.2,
 }
+REPLACING: Final = ("reserve", "clear", "delete")
 _ON_LOST: Final = ("raise", "raise", "recreate")
 
 KINDS: Final = {

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.simulation.history import Change, History, Request, Violation
+from tests.simulation.history import TOKEN_SECONDS, Change, History, Request, Violation
 from tests.simulation.repeats import Repeats
 
 
@@ -183,7 +183,7 @@ class Rules(Repeats):
         return any(
             each.state == "running"
             or (
-                self._history.is_owed(each, now, clock)
+                self._history.may_be_owed(each, now, clock)
                 and not self._was_asked_for(each)
                 and (request.earlier is None or each.token is not None or each.is_cancelled)
             )
@@ -195,12 +195,18 @@ class Rules(Repeats):
         )
 
     def _has_rival(self, change: Change, request: Request) -> bool:
-        """Return whether another request that might have got the answer ran at the same time."""
+        """Return whether another request that might have got the answer ran at the same time.
+
+        What a cancelled one shared with others goes on, and its answer is kept.
+        """
+        now, clock = self._clocks()
         return any(
             each is not request
             and each.verb == request.verb
             and self._may_take(change, each)
-            and each.overlaps(request)
+            and (
+                each.overlaps(request) or (each.is_cancelled and self._history.may_be_owed(each, now, clock))
+            )
             for each in self._history.requests[request.item]
         )
 
@@ -251,7 +257,13 @@ class Rules(Repeats):
         )
 
     def unknown(self, request: Request) -> None:
-        """Check that a call which was executed, and whose outcome its caller does not know, left a token."""
+        """Check that a call which was executed, and whose outcome its caller does not know, left a token.
+
+        One with a token that is too old says that nothing can be known any more.
+        """
+        now, _ = self._clocks()
+        if request.earlier is not None and now - request.earlier.now > TOKEN_SECONDS:
+            return
         for change in self._history.live(request.item):
             if (
                 change.verb == request.verb

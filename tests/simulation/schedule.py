@@ -10,7 +10,8 @@ from typing import Any, Final, Generic, TypeVar
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.calls import OF_A_CLAIM, OF_CLAIMS
 from tests.simulation.faults import FAULTS, late
-from tests.simulation.kinds import ADDING, CLAIMING, ITEMS, KINDS, Kind
+from tests.simulation.kinds import ADDING, CLAIMING, ITEMS, KINDS, REPLACING, Kind
+from tests.simulation.network import Exchange
 from tests.simulation.processes import Setup
 from tests.simulation.stage import Stage
 from tests.simulation.world import World
@@ -23,13 +24,17 @@ MOST_CALLS: Final = 6
 
 
 def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:
-    """Return what a run begins with: each has some of the faults, so that none hides the others.
+    """Return what a run begins with: many have only some of the faults, so that none hides the others.
 
     :param names: of the faults and calls that there may be.
     """
-    some = frozenset(name for name in FAULTS if rng.random() < 0.5 and name in names)
+    share = rng.choice((0.5, 1.0))
+    some = frozenset(name for name in FAULTS if rng.random() < share and name in names)
     chosen = KINDS[kind]
-    calls = frozenset(name for name in chosen.calls if name in names)
+    left_out = rng.choice((0.0, 0.3, 0.6))
+    calls = frozenset(
+        name for name in chosen.calls if name in names and (name == "add" or rng.random() >= left_out)
+    )
     options = tuple((name, rng.choice(values)) for name, values in chosen.shared.items())
     processes = tuple(_setup(rng, chosen, f"p{i}") for i in range(rng.choice((1, 2, 2, 3))))
     return Scenario(kind, options, processes, some, calls, is_warm=rng.random() < 0.6)
@@ -58,6 +63,8 @@ class Draws(ABC, Generic[W]):
         self._fault_share = rng.choice((0.02, 0.06, 0.15)) if self._faults else 0.0
         self._start_share = rng.choice((0.15, 0.3, 0.5))
         self._count = 0
+        self._change_share = rng.choice((1.0, 1.0, 0.1, 0.03))
+        self._priorities: dict[str, float] = {}  # of the exchanges, by their names
 
     def __call__(self) -> Action:
         """Return the next action."""
@@ -78,9 +85,21 @@ class Draws(ABC, Generic[W]):
         exchanges = list(self._world.network.exchanges.values())
         if not exchanges:
             return None
-        exchange = self._rng.choice(exchanges)
+        exchange = max(exchanges, key=self._priority)
+        if self._rng.random() < self._change_share:
+            exchange = self._rng.choice(exchanges)
+            self._priorities[exchange.ref] = self._rng.random()
         done = exchange.message is not None and exchange.message.is_executed
         return Action("reply" if done else "execute", (exchange.ref,))
+
+    def _priority(self, exchange: Exchange) -> float:
+        """Return the priority of an exchange: the one of the highest goes on, until priorities change.
+
+        One call then stands still while others are made, which is rare with a choice for
+        each step.  (Burckhardt et al. 2010, "A randomized scheduler with probabilistic
+        guarantees of finding bugs")
+        """
+        return self._priorities.setdefault(exchange.ref, self._rng.random())
 
     @abstractmethod
     def _start(self, ref: str) -> Action | None:
@@ -92,7 +111,7 @@ class Drawing(Draws[World]):
 
     def __init__(self, rng: random.Random, world: World) -> None:
         super().__init__(rng, world, FAULTS)
-        favoured = rng.choice(((), (), ADDING, CLAIMING))
+        favoured = rng.choice(((), ADDING, CLAIMING, REPLACING))
         weights = {
             name: weight * rng.choice((0.2, 1.0, 1.0, 3.0)) * (5.0 if name in favoured else 1.0)
             for name, weight in world.kind.calls.items()

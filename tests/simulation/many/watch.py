@@ -37,6 +37,7 @@ class Watch:
         self._known: bytes | None = None
         self._deadline: int | None = None
         self._copied: list[Database] = []
+        self._damaged: set[bytes] = set()  # generations that miss a layer
 
     def now(self) -> float:
         """Return the servers' time in seconds."""
@@ -56,20 +57,25 @@ class Watch:
             for loss in self.losses
         ]
 
-    def look(self, why: str) -> None:
-        """Look at the record; if its generation has ended, and not by itself, that is a loss."""
+    def look(self, why: str) -> bool:
+        """Look at the record; if its generation has ended, and not by itself, that is a loss.
+
+        :returns: whether another one is in the place of one that had all its layers.
+        """
         self._look_at_copies(why)
         data = self._data[0]
         record = data.find(KEY.encode())
         known, self._known = self._known, record
         deadline, self._deadline = self._deadline, data.deadlines.get(KEY.encode())
         if known is None or known is record or (record and record[_GENERATION] == known[_GENERATION]):
-            return
+            return False
         self.ended[known[_GENERATION]] = self.now()
         expired = record is None and deadline is not None and deadline * 1000 <= data.now
-        if not expired and not self._was_over(known, record):
-            slow = SLOW if self._kind == "sharded" else 0.0
-            self._lost(f"{why}: the record", slow=slow)
+        if expired or self._was_over(known, record):
+            return False
+        slow = SLOW if self._kind == "sharded" else 0.0
+        self._lost(f"{why}: the record", slow=slow)
+        return record is not None and known[_GENERATION] not in self._damaged
 
     def _look_at_copies(self, why: str) -> None:
         """Look at the copies: one that vanishes may be of a filter that is being made."""
@@ -117,6 +123,7 @@ class Watch:
             numbers = ScalingRecord.parse(stored).numbers
             number = numbers[place % len(numbers)]
         if self._data[0].remove(b"{%s}:layer:%d" % (KEY.encode(), number)):
+            self._damaged.add(stored[_GENERATION])
             self._lost(f"layer {number} is evicted", lasts=True)
 
     def evict_shard(self, number: int) -> None:

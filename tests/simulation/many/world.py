@@ -17,6 +17,7 @@ from tests.history.plans import Kind
 from tests.simulation.actions import Scenario
 from tests.simulation.entries import prepared_add
 from tests.simulation.environment import Environment
+from tests.simulation.history import Violation
 from tests.simulation.many.debts import Debts
 from tests.simulation.many.kinds import KEY, KINDS, NAMES, STRAY_SECONDS, SimulatedPlan
 from tests.simulation.many.looks import Looks, called
@@ -101,7 +102,10 @@ class ManyWorld(Stage):
         self._go_on_with_cancelled()
 
     def executed(self, exchange: Exchange, verb: str, reply: Any) -> None:
-        self.watch.look(f"{verb} for {exchange.ref}")
+        replaced = self.watch.look(f"{verb} for {exchange.ref}")
+        call = self.calls.get(exchange.ref)
+        if replaced and call is not None and call.requests[0].verb not in ("clear", "delete"):
+            raise Violation("replaced", f"{call.requests[0]} replaced a filter that misses nothing")
 
     def replied(self, exchange: Exchange) -> None:
         pass
