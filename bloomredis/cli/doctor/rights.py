@@ -35,6 +35,7 @@ NEEDED: Final = {
     "pttl": "FILTER",
     "pexpire": "FILTER nonsense",
     "persist": "BESIDE",
+    "rename": "BESIDE BESIDE",
     "time": "",
     "wait": "0 0",
 }
@@ -48,7 +49,6 @@ OF_MODULE: Final = {
     "bf.madd": "FILTER",
     "bf.mexists": "FILTER",
     "bf.scandump": "FILTER",
-    "rename": "BESIDE",
 }
 """Commands besides, for a filter in a key of the server's module: too few arguments, or wrong ones."""
 
