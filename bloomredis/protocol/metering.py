@@ -42,10 +42,6 @@ class Meter:
             self.resends += self._failed
             self._failed = False
 
-    def send_prepared(self) -> None:
-        """Count a prepared call that was answered without an operation."""
-        self.round_trips += 1
-
     def fail(self, error: Exception) -> None:
         """Note that it had no reply."""
         self._failed = is_no_reply(error)
