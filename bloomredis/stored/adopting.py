@@ -6,7 +6,9 @@ import os
 from dataclasses import replace
 from typing import Final
 
-from bloomredis.protocol import scripts
+from bloomredis.errors import BloomError, FilterNotFoundError
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import ADOPTED, Header
 from bloomredis.stored.layer_record import ScalingRecord
@@ -37,6 +39,12 @@ class AdoptedFilter(StoredFilter):
                 [self.key, self.auxiliary + b"layer:0"],
                 [found.identity, record.template(), record.layer(0).pack()],
             )
+
+    def explained(self, refusal: Refusal) -> BloomError:
+        """Return the public error of a refusal."""
+        if refusal.word == replies.MISSING:
+            return FilterNotFoundError(f"there is no filter {self.name!r} to adopt")
+        return super().explained(refusal)
 
 
 def _record(found: Header, expansion: int, tightening_ratio: float) -> ScalingRecord:
