@@ -118,7 +118,7 @@ def test_users_of_the_plain_filter_notice(any_client: redis.Redis) -> None:
 
 def test_what_cannot_be_adopted(any_client: redis.Redis) -> None:
     """No filter, another class, or a rate that leaves none; and it stays as it is."""
-    with pytest.raises(FilterNotFoundError, match="no filter .seen. to adopt"):
+    with pytest.raises(FilterNotFoundError, match="no filter 'seen' to adopt"):
         ScalingBloomFilter.adopt(any_client, "seen")
     CountingBloomFilter(any_client, "counting", capacity=100, error_rate=0.01).add("x")
     with pytest.raises(FilterMismatchError, match="CountingBloomFilter"):
