@@ -16,6 +16,11 @@ BROUGHT = {
     "all": ["typer", "fakeredis", "cityhash"],
 }
 """Modules that an extra brings; `all` is tried in an environment of its own."""
+ADAPTERS = [
+    *("celery", "columns", "datatrove", "dramatiq", "fastapi", "faststream", "kafka"),
+    *("opentelemetry", "prometheus", "scrapy"),
+]
+"""Extras of the adapters by the same names in `bloomredis.contrib`, each tried alone by the newest pip."""
 
 
 def run(*command: str | Path) -> str:
@@ -34,12 +39,12 @@ def environment(folder: Path, pip: str) -> Path:
     return python
 
 
-def install(python: Path, wheel: Path, extra: str) -> None:
-    """Install an extra, and import what it brings and the library's parts that need it."""
+def install(python: Path, wheel: Path, extra: str, modules: list[str]) -> None:
+    """Install an extra, and import what it brings or the library's parts that need it."""
     said = run(python, "-m", "pip", "install", f"{wheel}[{extra}]")
     if "does not provide" in said:
         sys.exit(said)
-    run(python, "-c", "; ".join(f"import {module}" for module in BROUGHT[extra]))
+    run(python, "-c", "; ".join(f"import {module}" for module in modules))
     run(python, "-m", "pip", "check")
 
 
@@ -51,10 +56,13 @@ def main() -> None:
             python = environment(folder / f"{number}", pip)
             run(python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder / "dist", ROOT)
             (wheel,) = (folder / "dist").glob("*.whl")
-            for extra in BROUGHT:
-                fresh = environment(folder / f"{number}-{extra}", pip) if extra == "all" else python
-                install(fresh, wheel, extra)
-            print(f"{run(python, '-m', 'pip', '--version').split(' from')[0]}: {', '.join(BROUGHT)}")  # noqa: T201
+            adapters = {extra: [f"bloomredis.contrib.{extra}"] for extra in ADAPTERS if pip == PIPS[-1]}
+            extras = BROUGHT | adapters
+            for extra, modules in extras.items():
+                alone = extra == "all" or extra in adapters
+                fresh = environment(folder / f"{number}-{extra}", pip) if alone else python
+                install(fresh, wheel, extra, modules)
+            print(f"{run(python, '-m', 'pip', '--version').split(' from')[0]}: {', '.join(extras)}")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -21,3 +21,8 @@ autodoc_default_options = {"members": True, "inherited-members": True, "member-o
 autodoc_class_signature = "separated"
 autodoc_typehints = "none"
 autodoc_preserve_defaults = True
+# Frameworks of the adapters, which the pages do not need.
+autodoc_mock_imports = [
+    *("aiokafka", "celery", "confluent_kafka", "datatrove", "dramatiq", "fastapi", "faststream"),
+    *("opentelemetry", "prometheus_client", "pyarrow", "scrapy", "twisted"),
+]

@@ -7,6 +7,7 @@ has its line in both.
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -91,6 +92,7 @@ def whole_api(client: Any) -> set[str]:
     assert f.load(LOADED) == len(LOADED)
     assert all(f.snapshot().contains_many(LOADED))
     rebuild(f)
+    moved(f, used, client)
     f.clear()
     assert f.delete()
     other_kinds(client, used)
@@ -190,6 +192,7 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     assert await f.load(LOADED) == len(LOADED)
     assert all((await f.snapshot()).contains_many(LOADED))
     await rebuild_asyncio(f)
+    await moved_asyncio(f, used, client)
     await f.clear()
     assert await f.delete()
     await other_kinds_asyncio(client, used)
@@ -208,6 +211,35 @@ async def whole_api_asyncio(client: Any) -> set[str]:
     assert await counting.remove("a")
     assert await counting.delete()
     return used
+
+
+def moved(f: Any, used: set[str], client: Any) -> None:
+    """Save the filter, copy it to a name in its slot, restore it, and merge it."""
+    file = io.BytesIO()
+    f.save(file)
+    file.seek(0)
+    restored = Watched(Watched(BloomFilter, used).restore(client, "{seen}:restored", file), used)
+    restored.merge(f.copy(client, "{seen}:copied"))
+    assert all(restored.contains_many(LOADED))
+    adopted = Watched(ScalingBloomFilter, used).adopt(client, "{seen}:copied")
+    assert all(adopted.contains_many(LOADED))
+    assert restored.delete()
+    assert adopted.delete()
+
+
+async def moved_asyncio(f: Any, used: set[str], client: Any) -> None:
+    """Do the same with the asyncio classes."""
+    file = io.BytesIO()
+    await f.save(file)
+    file.seek(0)
+    restoring = Watched(bloomredis.asyncio.BloomFilter, used).restore(client, "{seen}:restored", file)
+    restored = Watched(await restoring, used)
+    await restored.merge(await f.copy(client, "{seen}:copied"))
+    assert all(await restored.contains_many(LOADED))
+    adopted = await Watched(bloomredis.asyncio.ScalingBloomFilter, used).adopt(client, "{seen}:copied")
+    assert all(await adopted.contains_many(LOADED))
+    assert await restored.delete()
+    assert await adopted.delete()
 
 
 def other_kinds(client: Any, used: set[str]) -> None:

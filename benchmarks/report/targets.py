@@ -141,6 +141,7 @@ TARGETS: Final = (
         "x",
     ),
     Target("add, new: wall time without receipts", _costs(single.RETRY, single.NO_RECEIPTS), 1.10, "x"),
+    Target("add, new, observed: wall time without", _costs(single.OBSERVING, single.NOT_OBSERVED), 1.03, "x"),
     Target(
         "add_many of 1,000 new, 1e-2: server CPU an item",
         _typical(_NEW, "cpu", 1e6),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.runner.bench import Bench
 from benchmarks.sides.peer import CAPACITY, RATE, Peer
@@ -13,6 +13,8 @@ class Ours(Peer):
     """This library."""
 
     name = "bloomredis"
+    own: ClassVar[dict[str, Any]] = {}  # options of all its filters
+    key = "bloomredis"
 
     def __init__(
         self,
@@ -23,7 +25,8 @@ class Ours(Peer):
         suffix: str = "",
         **options: Any,
     ) -> None:
-        self.filter = bench.filter(f"bloomredis{suffix}", capacity=capacity, error_rate=error_rate, **options)
+        options = self.own | options
+        self.filter = bench.filter(f"{self.key}{suffix}", capacity=capacity, error_rate=error_rate, **options)
 
     def add_each(self, items: Sequence[str]) -> list[bool]:
         add = self.filter.add
@@ -44,20 +47,10 @@ class OursByModule(Ours):
     """This library over the server's own module."""
 
     name = "bloomredis, module"
+    own: ClassVar[dict[str, Any]] = {"layout": "module"}
+    key = "bloomredis by module"
 
     @classmethod
     def missing(cls, bench: Bench) -> str | None:
         """Return the reason why the module is not there, or None."""
         return bench.missing.get("RedisBloom")
-
-    def __init__(
-        self,
-        bench: Bench,
-        *,
-        capacity: int = CAPACITY,
-        error_rate: float = RATE,
-        suffix: str = "",
-        **options: Any,
-    ) -> None:
-        own = {"layout": "module"} | options
-        super().__init__(bench, capacity=capacity, error_rate=error_rate, suffix=f"{suffix} by module", **own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -15,6 +16,7 @@ from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.sides.valbloom import Valbloom
 from benchmarks.workloads import checks
 from benchmarks.workloads.items import strings
+from bloomredis import CallEvent
 
 RETURN_1: Final = "EVALSHA 'return 1'"
 """Lower bound: the cost of a script that does nothing."""
@@ -26,7 +28,9 @@ KNOWN: Final = "add, one known item a call"
 CONTAINS: Final = "contains, one item a call"
 UNPINNED_NEW: Final = f"{NEW}, processors shared"
 UNPINNED_CONTAINS: Final = f"{CONTAINS}, processors shared"
-RETRY: Final = "add, one new item a call, retry_safe or not"
+RETRY: Final = f"{NEW}, retry_safe or not"
+OBSERVING: Final = f"{NEW}, observed or not"
+NOT_OBSERVED: Final = "bloomredis, not observed"
 
 PEERS: Final = (
     Ours,
@@ -61,6 +65,7 @@ def workloads(*, quick: bool) -> Iterator[Workload]:
     yield Workload(name=UNPINNED_NEW, items=items, sides=_new, rounds=rounds)
     yield Workload(name=UNPINNED_CONTAINS, items=items, sides=_contains, rounds=rounds)
     yield Workload(name=RETRY, items=items, sides=_retry, rounds=2 * rounds, separate_cpus=True)
+    yield Workload(name=OBSERVING, items=items, sides=_observing, rounds=2 * rounds, separate_cpus=True)
 
 
 def _made(bench: Bench) -> list[Peer]:
@@ -98,6 +103,17 @@ def _retry(bench: Bench) -> list[Side]:
     return [
         Side(name=Ours.name, run=safe.add_each, check=new),
         Side(name=NO_RECEIPTS, run=unsafe.add_each, check=new),
+    ]
+
+
+def _observing(bench: Bench) -> list[Side]:
+    events: deque[CallEvent] = deque(maxlen=1)
+    observed = Ours(bench, observe=events.append)
+    plain = Ours(bench, suffix=" plain")
+    new = checks.mostly_new(RATE)
+    return [
+        Side(name=Ours.name, run=observed.add_each, check=new),
+        Side(name=NOT_OBSERVED, run=plain.add_each, check=new),
     ]
 
 

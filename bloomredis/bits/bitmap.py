@@ -12,25 +12,30 @@ from bloomredis.bits.batch import AT_ONCE
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Layout
 
+_COUNTED_BYTES: Final = 1 << 20  # at a time
 _MASKS: Final = tuple(0x80 >> bit for bit in range(8))
 
 
 class Bits:
     """The bits of a filter without its header, in memory, with the layout that they are tested by."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, data: bytearray | memoryview | None = None) -> None:
+        """Take the bits of a filter, or begin with none set.
+
+        :param data: what is read-only is never written.
+        """
         self.layout = layout
-        self.bytes = bytearray((layout.num_bits + 7) // 8)
+        self.bytes = bytearray((layout.num_bits + 7) // 8) if data is None else data
         self.array = np.frombuffer(self.bytes, dtype=np.uint8)
 
     def __getstate__(self) -> tuple[Layout, bytearray]:
-        return self.layout, self.bytes
+        return self.layout, bytearray(self.bytes)
 
     def __setstate__(self, state: tuple[Layout, bytearray]) -> None:
         self.layout, self.bytes = state
         self.array = np.frombuffer(self.bytes, dtype=np.uint8)
 
-    def unite(self, first: int, piece: bytes) -> None:
+    def unite(self, first: int, piece: bytes | bytearray | memoryview) -> None:
         """OR a piece of the filter into this copy at byte `first`."""
         self.array[first : first + len(piece)] |= np.frombuffer(piece, dtype=np.uint8)
 
@@ -68,4 +73,5 @@ class Bits:
 
     def ones(self) -> int:
         """Return the number of set bits."""
-        return int.from_bytes(self.bytes, "big").bit_count()
+        pieces = (self.bytes[at : at + _COUNTED_BYTES] for at in range(0, len(self.bytes), _COUNTED_BYTES))
+        return sum(int.from_bytes(piece, "big").bit_count() for piece in pieces)

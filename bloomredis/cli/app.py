@@ -17,10 +17,12 @@ from bloomredis.cli.dedupe import dedupe
 from bloomredis.cli.demo.command import demo
 from bloomredis.cli.doctor.command import doctor
 from bloomredis.cli.export import export
+from bloomredis.cli.importing import import_
 from bloomredis.cli.info import info
 from bloomredis.cli.items import add, check
 from bloomredis.cli.manage import create, delete
 from bloomredis.cli.plan import plan
+from bloomredis.cli.portable import copy, merge, restore, save
 from bloomredis.cli.rebuild import rebuild
 from bloomredis.cli.watch import watch
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
@@ -50,8 +52,13 @@ def options(
     """Atomic Bloom filters on any Redis or Valkey, without a server module."""
 
 
-for command in (dedupe, create, add, check, info, delete, rebuild, plan, doctor, watch, export, demo):
+for command in (
+    *(dedupe, create, add, check, info, delete),
+    *(save, restore, copy, merge, rebuild),
+    *(plan, doctor, watch, export, demo),
+):
     app.command()(command)
+app.command("import")(import_)
 
 
 def run() -> None:

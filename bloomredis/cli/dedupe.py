@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -166,9 +165,7 @@ def _shared(client: Any, name: str, wanted: Wanted) -> Any:
 def _new(client: Any, name: str, wanted: Wanted, lives: dict[str, Any], **more: Any) -> Any:
     kind = wanted.checked() or Kind.SCALING
     if not wanted.is_foreign:
-        capacity = CAPACITY if wanted.capacity is None else wanted.capacity
-        error_rate = ERROR_RATE if wanted.error_rate is None else wanted.error_rate
-        wanted = replace(wanted, capacity=capacity, error_rate=error_rate)
+        wanted = wanted.completed(CAPACITY, ERROR_RATE)
     if kind is Kind.ROTATING or wanted.is_foreign:
         lives = {}
     return filters.make(client, name, wanted, kind, **lives, **more)

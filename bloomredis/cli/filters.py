@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -73,6 +73,14 @@ class Wanted:
         if self.layout is not None and meant is Kind.COUNTING:
             raise ValueError("--kind counting has one layout only; leave out --layout")
         return Kind.FIXED if self.is_foreign else meant
+
+    def completed(self, capacity: int, error_rate: float) -> Wanted:
+        """Return the same with these parameters in the place of those that were not given."""
+        return replace(
+            self,
+            capacity=capacity if self.capacity is None else self.capacity,
+            error_rate=error_rate if self.error_rate is None else self.error_rate,
+        )
 
     def parameters(self) -> dict[str, Any]:
         """Return what was given, as the parameters of a class."""

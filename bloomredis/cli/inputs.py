@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bloomredis.cli import progress
 from bloomredis.cli.lines import batches
 from bloomredis.cli.stopping import Stop
 
@@ -65,23 +66,12 @@ def _chunks(descriptor: int, stop: Stop, advance: Advance) -> Iterator[bytes]:
 
 @contextmanager
 def _progress(reading: Reading, *, quiet: bool) -> Iterator[Advance]:
-    """Count bytes; show progress if stderr is a terminal and the lines are not printed on it."""
-
-    def count(size: int) -> None:
-        reading.done += size
-
-    if not sys.stderr.isatty() or (quiet and sys.stdout.isatty()):
-        yield count
-        return
-    from rich.console import Console  # noqa: PLC0415 - most runs show no progress
-    from rich.progress import Progress  # noqa: PLC0415
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("reading", total=reading.total)
+    """Count bytes, and show progress."""
+    with progress.shown("reading", quiet=quiet) as show:
 
         def advance(size: int) -> None:
-            count(size)
-            progress.advance(task, size)
+            reading.done += size
+            show(reading.done, reading.total)
 
         yield advance
 

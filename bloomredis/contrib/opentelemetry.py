@@ -36,6 +36,9 @@ class Telemetry:
         )
         self._round_trips = meter.create_counter("bloomredis.round_trips", "{call}", "Calls of the server")
         self._resends = meter.create_counter("bloomredis.resends", "{call}", "Those after a lost reply")
+        self._receipts = meter.create_counter(
+            "bloomredis.receipts.used", "{call}", "Answers of earlier calls that were asked for"
+        )
         self._claims_lost = meter.create_counter("bloomredis.claims.lost", "{claim}", "Claims that were lost")
 
     def __call__(self, event: CallEvent) -> None:
@@ -51,6 +54,7 @@ class Telemetry:
             (self._cached, event.cached),
             (self._round_trips, event.round_trips),
             (self._resends, event.resends),
+            (self._receipts, event.receipts),
             (self._claims_lost, _claims_lost(event)),
         ):
             if number:

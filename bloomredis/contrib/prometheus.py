@@ -53,6 +53,7 @@ class Metrics:
         self._batches = self._histogram("batch_items", "Items of a call", ITEMS, "verb")
         self._round_trips = self._counter("round_trips", "Round trips to the server")
         self._resends = self._counter("resends", "Round trips that followed one without a reply")
+        self._receipts = self._counter("receipts_used", "Answers of earlier calls that were asked for")
         self._lost = self._counter("lost", "Calls that found the filter gone")
         self._claims_lost = self._counter("claims_lost", "Claims that were lost before their commit")
         self._cached = self._counter("cache_answers", "Items that the local cache answered")
@@ -73,8 +74,9 @@ class Metrics:
 
     def _made_of_filter(self, name: str) -> tuple[Any, ...]:
         """Return the counters of a filter; they begin at 0, so that the first loss is a change."""
-        kinds = (self._round_trips, self._resends, self._lost, self._claims_lost, self._cached)
-        return tuple(kind.labels(name) for kind in (*kinds, self._false_positives))
+        of_calls = (self._round_trips, self._resends, self._receipts, self._cached)
+        kinds = (*of_calls, self._lost, self._claims_lost, self._false_positives)
+        return tuple(kind.labels(name) for kind in kinds)
 
     def __call__(self, event: CallEvent) -> None:
         """Count a call."""
@@ -90,9 +92,10 @@ class Metrics:
                 self._items.labels(event.filter, verb, answer).inc(number)
 
     def _count_of_filter(self, event: CallEvent) -> None:
-        round_trips, resends, lost, claims_lost, cached, _ = self._of_filter(event.filter)
+        round_trips, resends, receipts, cached, lost, claims_lost, _ = self._of_filter(event.filter)
         round_trips.inc(event.round_trips)
         resends.inc(event.resends)
+        receipts.inc(event.receipts)
         cached.inc(event.cached)
         claims_lost.inc(event.lost)
         if event.outcome == "lost":

@@ -76,7 +76,7 @@ async def resume(client: AsyncClient, operation: Generator[Any, Any, T], outcome
 def note_prepared() -> None:
     """Count the round trip of a call that was answered without an operation, if it is observed."""
     if (meter := of_task.get()) is not None:
-        meter.send_prepared()
+        meter.round_trips += 1  # without an operation
 
 
 class Batches:

@@ -15,6 +15,7 @@ from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
 from bloomredis.drivers.aio import AsyncClient, Batches, drive, note_prepared, resume
+from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.claiming import AsyncClaimer
@@ -37,7 +38,7 @@ J = TypeVar("J")
 
 
 @documented_as(filters.Filter)
-class Filter(AsyncClaimer[I]):
+class Filter(AsyncClaimer[I], Portable[I]):
     """The verbs that every class has."""
 
     def _bind(self) -> None:

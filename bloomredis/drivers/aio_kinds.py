@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self, Unpack
 from bloomredis.drivers import kinds
 from bloomredis.drivers.aio import AsyncClient, AsyncClients
 from bloomredis.drivers.aio_filters import Expiring, Filter
+from bloomredis.drivers.aio_lifecycle import Adopting
 from bloomredis.drivers.binding import constructor, documented_as
 from bloomredis.drivers.queueing import AsyncQueueing
 from bloomredis.drivers.rebuilding import AsyncRebuildable
@@ -68,7 +69,7 @@ class BloomFilter(Filter[I], AsyncQueueing[I], AsyncRebuildable, Expiring):
 
 
 @documented_as(kinds.ScalingBloomFilter)
-class ScalingBloomFilter(Filter[I], Expiring):
+class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     """A Bloom filter that grows by itself, so that the number of items need not be known."""
 
     _stored_operations: ClassVar[Any] = ScalingOperations.from_server

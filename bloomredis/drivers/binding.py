@@ -39,8 +39,8 @@ class Bound(Generic[C]):
     _link: Any
     """What calls go through: kept connections of the client, or the client; of several servers a list."""
     _operations: Any
-    _stored_operations: ClassVar[Callable[[str], Any]]
-    """Makes the operations of a filter whose parameters are read from the server."""
+    _stored_operations: ClassVar[Callable[..., Any] | None] = None
+    """Makes the operations of a filter whose parameters are read from the server; None if the class does."""
 
     def __init__(self, client: C | Sequence[C], operations: Any) -> None:
         self._check_kind(client)
@@ -111,10 +111,13 @@ class Bound(Generic[C]):
         """Make the objects that depend on the client."""
 
     @classmethod
-    def _from_server(cls, client: C, name: str) -> Self:
+    def _from_server(cls, client: C | Sequence[C], name: str, **options: Any) -> Self:
         """Return a filter whose parameters are read from the server at its first call."""
+        if cls._stored_operations is None:
+            made: Self = cast("Any", cls)(client, name, **options)
+            return made
         filter_ = cls.__new__(cls)
-        Bound.__init__(filter_, client, cls._stored_operations(name))
+        Bound.__init__(filter_, client, cls._stored_operations(name, **options))
         return filter_
 
     @property

@@ -16,6 +16,7 @@ from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.coalescing import MOST_ITEMS
 from bloomredis.drivers.columns import Mask
+from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.sync import Batches, SyncClient, drive, resume
 from bloomredis.drivers.threads import Coalescer
 from bloomredis.errors import BatchInterruptedError
@@ -38,7 +39,7 @@ UPDATE_ITEMS: Final = 16_384
 """Items that `update` reads ahead and sends together."""
 
 
-class Filter(Claimer[I]):
+class Filter(Claimer[I], Portable[I]):
     """The verbs that every class has."""
 
     def _bind(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers.binding import constructor, documented
 from bloomredis.drivers.filters import Expiring, Filter
+from bloomredis.drivers.lifecycle import Adopting
 from bloomredis.drivers.queueing import Queueing
 from bloomredis.drivers.rebuilding import Rebuildable
 from bloomredis.drivers.sync import SyncClient, SyncClients
@@ -116,7 +117,7 @@ class BloomFilter(Filter[I], Queueing[I], Rebuildable, Expiring):
 
 
 @documented(Options)
-class ScalingBloomFilter(Filter[I], Expiring):
+class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     """A Bloom filter that grows by itself, so that the number of items need not be known.
 
     It begins with room for `capacity` items.  When that is used up it gets another layer of `expansion`
@@ -227,10 +228,7 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     def from_url(
         cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
     ) -> Self:
-        """Return a filter with clients of its own for the server at `url`, or one of each of several.
-
-        See `BloomFilter.from_url`.
-        """
+        """Return a filter with a client of its own for each server: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
     @classmethod

@@ -18,7 +18,7 @@ from weakref import WeakSet
 from bloomredis import errors
 from bloomredis.arguments import shown
 from bloomredis.operations.events import CallEvent, Hook, Outcome
-from bloomredis.protocol.metering import Meter, of_task, of_thread
+from bloomredis.protocol.metering import Counts, Meter, of_task, of_thread
 
 _log = logging.getLogger("bloomredis")
 
@@ -167,15 +167,15 @@ def _observed(method: Any, reporter: _Reporter) -> Any:
         meter = of_thread.meter
         if meter is None:
             meter = of_thread.meter = Meter()
-        trips, resends, started = meter.round_trips, meter.resends, perf_counter()
+        before, started = meter.counts(), perf_counter()
         try:
             answer = method(*args, **kwargs)
         except BaseException as error:
-            report(args, error, started, meter.round_trips - trips, meter.resends - resends)
+            report(args, error, started, meter.since(before))
             raise
         if answer.__class__.__name__ == "Claiming":
             return answer.through(lambda claiming: _awaited(claiming, report, args))
-        report(args, answer, started, meter.round_trips - trips, meter.resends - resends)
+        report(args, answer, started, meter.since(before))
         return answer
 
     return call
@@ -188,11 +188,11 @@ async def _awaited(called: Awaitable[Any], report: Callable[..., None], args: tu
     try:
         answer = await called
     except BaseException as error:
-        report(args, error, started, meter.round_trips, meter.resends)
+        report(args, error, started, meter.counts())
         raise
     finally:
         of_task.reset(token)
-    report(args, answer, started, meter.round_trips, meter.resends)
+    report(args, answer, started, meter.counts())
     return answer
 
 
@@ -207,9 +207,10 @@ class _Reporter:
         self._is_cached = verb.may_be_cached and getattr(seen._operations, "cache", None) is not None  # noqa: SLF001 - as in _hook_of
         self.is_prepared = name in ("add", "contains")
 
-    def report(self, args: tuple[Any, ...], answer: Any, started: float, trips: int, resends: int) -> None:
+    def report(self, args: tuple[Any, ...], answer: Any, started: float, counts: Counts) -> None:
         """Call the hook with the event of a call that has ended, with an answer or an error."""
         seconds, verb, outcome, counted = perf_counter() - started, self._verb, "ok", _NOTHING
+        trips, resends, receipts = counts
         try:
             if isinstance(answer, BaseException):
                 answer, outcome = None, _outcome(answer)
@@ -218,7 +219,7 @@ class _Reporter:
             items = verb.items(args[0] if args else None, answer)
             new, busy, lost = counted
             cached = items if self._is_cached and not trips and outcome == "ok" else 0
-            numbers = seconds, trips, resends, outcome, busy, lost, cached
+            numbers = seconds, trips, resends, outcome, busy, lost, cached, receipts
             self._hook(_event((*self._names, items, new, *numbers)))
         except Exception:
             _log.exception("the hook that observes %r failed", self._names[0])
@@ -233,20 +234,21 @@ class _Reporter:
             meter = of_thread.meter
             if meter is None:
                 meter = of_thread.meter = Meter()
-            trips, resends, started = meter.round_trips, meter.resends, perf_counter()
+            before, started = meter.counts(), perf_counter()
             try:
                 answer = method(item) if token is None else method(item, token=token)
             except BaseException as error:
-                self.report((item,), error, started, meter.round_trips - trips, meter.resends - resends)
+                self.report((item,), error, started, meter.since(before))
                 raise
-            seconds, trips = perf_counter() - started, meter.round_trips - trips
+            seconds = perf_counter() - started
+            trips, resends, receipts = meter.since(before)
             if not trips and attributes.get("_usual") is not None:
                 trips = 1
             try:
                 new = 1 if answer is is_new else 0
                 cached = 1 if is_cached and not trips else 0
-                resends = meter.resends - resends
-                hook(_event((name, kind, verb, 1, new, seconds, trips, resends, "ok", 0, 0, cached)))
+                numbers = seconds, trips, resends, "ok", 0, 0, cached, receipts
+                hook(_event((name, kind, verb, 1, new, *numbers)))
             except Exception:
                 _log.exception("the hook that observes %r failed", name)
             return answer

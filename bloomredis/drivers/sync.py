@@ -106,7 +106,7 @@ class Batches:
         if answers is None:
             return resume(self._client, call.operation(), reply)
         if (meter := of_thread.meter) is not None:
-            meter.send_prepared()
+            meter.round_trips += 1  # without an operation
         return answers
 
 

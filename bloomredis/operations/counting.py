@@ -64,7 +64,7 @@ class CountingOperations(Queueing, FilterOperations):
         super()._discard_pending(generation)
         self.removals.clear(generation)
 
-    def _ones(self, found: Description) -> Op[int]:
+    def ones(self, found: Description) -> Op[int]:
         """Return the number of counters that are not 0; all are read, in pieces, at about 1 ms a megabyte."""
         ones = 0
         for start in range(found.first_byte, found.size_bytes, PIECE_BYTES):

@@ -29,6 +29,7 @@ class CallEvent(NamedTuple):
         are done.
     :ivar lost: of `commit_many`, `release_many` and `extend_many` the claims that were not held any more.
     :ivar cached: the items of a call that the local cache answered; 0 for one that went to the server.
+    :ivar receipts: the earlier calls without an answer whose answers it asked for.
     """
 
     filter: str
@@ -43,6 +44,7 @@ class CallEvent(NamedTuple):
     busy: int = 0
     lost: int = 0
     cached: int = 0
+    receipts: int = 0
 
 
 Hook = Callable[[CallEvent], object]

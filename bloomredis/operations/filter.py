@@ -178,11 +178,12 @@ class FilterOperations(StoredVerbs):
     def _layers(self) -> Op[list[FilterInfo]]:
         layers = []
         for found in (yield from self.stored.current()):
-            ones = yield from self._ones(found)
+            ones = yield from self.ones(found)
             layers.append(info.describe(self.name, found, ones))
         return layers
 
-    def _ones(self, found: Description) -> Op[int]:
+    def ones(self, found: Description) -> Op[int]:
+        """Return the number of bits that are set."""
         if not found.has_bits:
             return info.expected_ones(found.header)
         ones = 0

@@ -9,10 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bloomredis.bits import sizing
+from bloomredis.bits.bitmap import Bits
 from bloomredis.stored import planning
 from bloomredis.stored.handle import Description
-from bloomredis.stored.header import Header
+from bloomredis.stored.header import COUNTING, Header
 from bloomredis.stored.layer_record import LayerRecord
+from bloomredis.stored.saved import Part, Saved
+from bloomredis.stored.shard_record import RECORD_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +29,8 @@ class FilterInfo:
     `generation` the hex name that changes whenever the filter is created or cleared, `created_at` an
     aware datetime by the server's clock.  A bitmap of another system (`bloomredis.compat`) has neither:
     its generation is empty, `created_at` None, and `count` is the estimate.  Of a filter in several layers
-    `layers` describes each, the newest first, and the rest describes all of them together.
+    `layers` describes each, the newest first, and the rest describes all of them together; the `capacity` of
+    one that grows is what its layers hold, and at least what it was made for.
     """
 
     name: str
@@ -114,9 +118,10 @@ def layered(name: str, record: LayerRecord, layers: Sequence[FilterInfo]) -> Fil
     if not layers:
         nothing = describe(name, Description(b"", record.head, 0, 0, None), 0)
         return replace(nothing, num_bits=0, num_hashes=0, created_at=None)
+    held = sum(layer.capacity for layer in layers)
     return replace(
         combined(layers),
-        capacity=record.head.capacity if record.shared else sum(layer.capacity for layer in layers),
+        capacity=record.head.capacity if record.shared else max(record.head.capacity, held),
         error_rate=record.head.error_rate,
         created_at=layers[-1].created_at,
         layers=tuple(layers),
@@ -155,3 +160,58 @@ def _summed(parts: Sequence[FilterInfo]) -> FilterInfo:
     count = sum(part.count for part in parts)
     size = sum(part.size_bytes for part in parts)
     return replace(parts[0], size_bytes=size, count=count, approximate_count=count)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a filter that is in this process, from which its info follows.
+
+    :param parts: the newest layer first, or the shards that have been made.
+    :param record: that of layers, or of shards with its table.
+    """
+
+    parts: Sequence[tuple[Description, Bits]]
+    record: Any = None
+    ttl: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that are stored for all parts."""
+        return sum(found.size_bytes for found, _ in self.parts)
+
+    @property
+    def saved(self) -> Saved:
+        """All but the bits, as it would be saved."""
+        heads = [found.header for found, _ in self.parts]
+        if self.record is None:
+            return Saved(b"", tuple(map(Part, (0,), heads)), self.ttl)
+        if isinstance(self.record, LayerRecord):
+            return Saved(self.record.pack(), tuple(map(Part, self.record.numbers, heads)), self.ttl)
+        record, table = self.record
+        made = {number: entry for number, entry in enumerate(table) if entry}
+        return Saved(record.pack(made), tuple(map(Part, made, heads)), self.ttl)
+
+    @property
+    def is_counting(self) -> bool:
+        """True if each bit was a counter."""
+        return any(found.header.kind == COUNTING for found, _ in self.parts)
+
+    def info(self, name: str) -> FilterInfo:
+        """Return the info of the filter."""
+        each = [describe(name, found, bits.ones()) for found, bits in self.parts]
+        if self.record is None:
+            return each[0]
+        if isinstance(self.record, LayerRecord):
+            return layered(name, self.record, each)
+        record, table = self.record
+        size = RECORD_BYTES + 8 * len(table)
+        whole = Description(b"", record.head, size, 0, self.ttl / 1000 or None)
+        return sharded(name, whole, record.shard, record.shards, each)
+
+
+def united(one: Description, other: Description, bits: Bits) -> Description:
+    """Return the description of the union of two filters, whose count is estimated."""
+    head = one.header
+    estimate = sizing.approximate_count(bits.ones(), head.num_bits, head.num_hashes)
+    most = head.count + other.header.count
+    return replace(one, header=replace(head, count=max(head.count, min(most, estimate))))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis import arguments
 from bloomredis.operations import info
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.options import Options, Seconds
+from bloomredis.operations.options import CommonParameters, Options, Seconds
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.layer_record import LayerRecord
 from bloomredis.stored.layers import StoredLayers
@@ -40,10 +40,10 @@ class LayeredOperations(FilterOperations):
         super().__init__(stored, options)
 
     @classmethod
-    def from_server(cls, name: str) -> Self:
+    def from_server(cls, name: str, **common: Unpack[CommonParameters[Any]]) -> Self:
         """Return the operations of a filter whose parameters are read from the server."""
         operations = cls.__new__(cls)
-        LayeredOperations.__init__(operations, name, Options())
+        LayeredOperations.__init__(operations, name, Options(**common))
         return operations
 
     def known(self) -> dict[str, object]:

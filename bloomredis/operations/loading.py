@@ -142,7 +142,7 @@ class Load:
             if piece.any():
                 yield Segment(first, piece.tobytes())
 
-    def record_previous(self, segment: Segment, found: bytes | bytearray) -> None:
+    def record_previous(self, segment: Segment, found: bytes | bytearray | memoryview) -> None:
         """Record the segment's previous bits, in the place of those that were sent."""
         piece = self._bitmap[segment.first : segment.first + len(segment.data)]
         piece[: len(found)] = np.frombuffer(found, dtype=np.uint8)

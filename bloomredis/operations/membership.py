@@ -22,6 +22,7 @@ from bloomredis.operations.packing import cutter
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
+from bloomredis.protocol.metering import count_receipt
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back
 from bloomredis.protocol.replies import LANE, Refusal, Reply, flags_of, outcome_matters
 from bloomredis.protocol.steps import Op
@@ -246,6 +247,7 @@ class Membership:
         self, handle: Handle, packed: bytes, item: str | bytes, pending: Pending, *, by_token: bool = False
     ) -> Op[Reply]:
         """Add one packed item that was in a call without an answer: answer as that call would have."""
+        count_receipt()
         if pending.answer is not None:
             there = yield from self._stored.test(handle, (item,), lambda: packed, replicas=self._replicas)
             if not there[0]:  # forgotten meanwhile

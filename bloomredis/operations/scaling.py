@@ -8,7 +8,10 @@ from bloomredis import arguments
 from bloomredis.bits import sizing
 from bloomredis.operations.layered import LayeredOperations
 from bloomredis.operations.options import CommonParameters, Options, Seconds
+from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
+from bloomredis.stored.adopting import AdoptedFilter
 from bloomredis.stored.layer_record import ScalingRecord
 
 
@@ -37,3 +40,11 @@ class ScalingOperations(LayeredOperations):
             tightening_ratio=arguments.share("tightening_ratio", tightening_ratio),
         )
         super().__init__(name, Options(**common), new=new, layout=layout, ttl=ttl)
+
+
+def adoption(name: str, expansion: int, tightening_ratio: float) -> Op[None]:
+    """Make a `BloomFilter` the first layer of a filter that grows."""
+    growth = sizing.positive("expansion", arguments.bounded("expansion", expansion))
+    ratio = arguments.share("tightening_ratio", tightening_ratio)
+    with outcome_matters(name, "look whether it was done: ScalingBloomFilter.open() succeeds then"):
+        yield from AdoptedFilter(name).adopt(growth, ratio)

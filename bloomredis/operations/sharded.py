@@ -143,6 +143,10 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
             return None
         return self._part(self._place(encoded))
 
+    def on_shard(self, number: int, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+        """Run an operation of a shard on its server; the filter has to be open."""
+        return self._on(self._shard(number), call)
+
     def _made(self) -> list[Place]:
         return list(map(self._shard, self.stored.made()))
 

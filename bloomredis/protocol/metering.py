@@ -9,15 +9,27 @@ from typing import Any, Final
 from bloomredis.protocol import cluster, steps
 from bloomredis.protocol.replies import is_no_reply
 
+Counts = tuple[int, int, int]
+"""Round trips; those that followed one without a reply; answers of earlier calls that were asked for."""
+
 
 class Meter:
-    """A number of round trips, and of those that followed one without a reply."""
+    """Counts what the calls of a thread, or one of a task, take."""
 
-    __slots__ = ("_failed", "resends", "round_trips")
+    __slots__ = ("_failed", "receipts", "resends", "round_trips")
 
     def __init__(self) -> None:
-        self.round_trips = self.resends = 0
+        self.round_trips = self.resends = self.receipts = 0
         self._failed = False
+
+    def counts(self) -> Counts:
+        """Return what was counted until now."""
+        return self.round_trips, self.resends, self.receipts
+
+    def since(self, before: Counts) -> Counts:
+        """Return what was counted since then."""
+        trips, resends, receipts = before
+        return self.round_trips - trips, self.resends - resends, self.receipts - receipts
 
     def send(self, client: Any, step: Any) -> None:
         """Count a step, or an act on a cluster, that is executed next."""
@@ -29,10 +41,6 @@ class Meter:
             self.round_trips += 1
             self.resends += self._failed
             self._failed = False
-
-    def send_prepared(self) -> None:
-        """Count a prepared call that was answered without an operation."""
-        self.round_trips += 1
 
     def fail(self, error: Exception) -> None:
         """Note that it had no reply."""
@@ -48,3 +56,10 @@ of_thread: Final = _OfThread()
 
 of_task: Final[ContextVar[Meter | None]] = ContextVar("bloomredis-meter", default=None)
 """That of the asyncio call that is under way, None if nobody observes it."""
+
+
+def count_receipt() -> None:
+    """Count that the answer of an earlier call is asked for."""
+    meter = of_task.get() or of_thread.meter
+    if meter is not None:
+        meter.receipts += 1

@@ -35,6 +35,9 @@ KINDS: Final = (
 """Owners of a header, by their code: a filter, or the record of one that is made of several."""
 FILTER: Final = KINDS.index("BloomFilter")
 COUNTING: Final = KINDS.index("CountingBloomFilter")
+SCALING: Final = KINDS.index("ScalingBloomFilter")
+ADOPTED: Final = 2
+"""Rules of a filter that grows whose first layer was a filter of its own: that has the size in the header."""
 _OF_LAYERS: Final = {KINDS.index("ScalingBloomFilter"), KINDS.index("RotatingBloomFilter")}
 
 _FORMAT: Final = struct.Struct(">6sBBBBBBB3sQQd8sQQ")
@@ -111,6 +114,11 @@ class Header:
         """True if the filter has a successor."""
         return bool(self.rebuilds & BEING_REBUILT)
 
+    def as_new(self, generation: bytes, created_at: int) -> Header:
+        """The header of another filter with the same bits, which no rebuild has made."""
+        own = replace(self, rebuilds=0, tag=bytes(TAG_BYTES))
+        return replace(own, generation=generation, created_at=created_at)
+
     def emptied(self, generation: bytes) -> Header:
         """The header of the same filter once it is cleared."""
         return replace(self, generation=generation, rebuilds=self.rebuilds & REBUILT)
@@ -132,7 +140,7 @@ class Header:
             return blocks == 0
         return (
             self.kind != COUNTING
-            and (self.kind not in _OF_LAYERS or self.block_bits == BLOCK_BITS)
+            and (self.kind not in _OF_LAYERS or self.rules == ADOPTED or self.block_bits == BLOCK_BITS)
             and blocks >= 1
             and self.num_bits % self.block_bits == 0
             and self.num_bits >= blocks * self.block_bits
@@ -160,7 +168,7 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
         raise ValueError(f"it begins with {magic!r}, not {_MAGIC!r}")
     if version != _VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
-    known_rules = RULES if {found, kind} & _OF_LAYERS else 0
+    known_rules = (ADOPTED if found == SCALING else RULES) if {found, kind} & _OF_LAYERS else 0
     known_rebuilds = BEING_REBUILT | REBUILT if found == FILTER else 0
     is_known = rules <= known_rules and rebuilds <= known_rebuilds and (rebuilds & REBUILT or not any(tag))
     if code not in _LAYOUTS or found >= len(KINDS) or not is_known:

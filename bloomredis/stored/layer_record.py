@@ -28,6 +28,8 @@ PARAMETERS_BYTES: Final = 48
 
 MAX_LAYERS: Final = 255
 MAX_SLICES: Final = 64
+LEAST_WIDTH: Final = 10_000
+"""Microseconds that a slice has at least: in shorter ones no call would come to its end."""
 _TIME: Final = struct.Struct(">Q")
 _NEGLIGIBLE: Final = 2.0**-15  # share of a rate, so small that all layers together have no 1% of it
 _FINEST: Final = 1e-11  # rate that a classic layer keeps, however low the whole filter's is
@@ -122,6 +124,10 @@ class LayerRecord:
         """Return the record of an empty filter with the same parameters and another generation."""
         return replace(self, head=replace(self.head, generation=os.urandom(8)), newest=0, began=())
 
+    def forgetting(self, left: int) -> Self:
+        """Return the record with so many layers, the newest."""
+        return replace(self, began=self.began[-left:])
+
     def continues(self, known: Self) -> bool:
         """True if this is what the known record may have become: layers were begun since, none is another."""
         began, before = (dict(zip(each.numbers, reversed(each.began), strict=True)) for each in (self, known))
@@ -170,6 +176,8 @@ class ScalingRecord(LayerRecord):
         """Return the header of the layer with that number: larger and stricter than the one before."""
         head = self.head
         rate = head.error_rate * (1 - self.tightening_ratio)
+        if number == 0 and head.rules == header.ADOPTED:
+            return replace(head.parameters, kind=header.FILTER, rules=0, error_rate=rate)
         for _ in range(number):  # not a power, whose last bit differs from one machine to another
             rate *= self.tightening_ratio
         return _planned(head.capacity * self.expansion**number, rate, head)
@@ -194,12 +202,16 @@ class RotatingRecord(LayerRecord):
 
     def check(self) -> None:
         """Raise `ValueError` for impossible slices."""
-        if not 0 < self.width < 2**52 or not 0 < self.slices <= MAX_SLICES:
+        if not LEAST_WIDTH <= self.width < 2**52 or not 0 < self.slices <= MAX_SLICES:
             raise ValueError(f"it has {self.slices} slices of {self.width} microseconds")
 
     def ended_before(self, other: Self) -> bool:
         """True if all that was in this filter had been forgotten when the other one was begun."""
         return max(self.began) // self.width + self.slices < min(other.began) // self.width
+
+    def end(self, began: int) -> int:
+        """Return the time at which a layer that was begun then has ended, by the same clock."""
+        return (began // self.width + self.slices + 1) * self.width
 
     @property
     def grace(self) -> int:

@@ -31,6 +31,7 @@ from bloomredis.stored.base import Arguments
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS
 from bloomredis.stored.layer_record import MAX_LAYERS, PARAMETERS_BYTES, LayerRecord
+from bloomredis.stored.restore import taken
 from bloomredis.stored.versioned import Versioned
 
 _ADD_LAYER, _DESCRIBE_LAYERS, _SWEEP_LAYERS, _DELETE, _DESCRIBE, _CONTAINS = map(
@@ -93,7 +94,7 @@ class StoredLayers(Versioned):
         )
         described = []
         for number in self.record.numbers:
-            key = self._layer_key(number)
+            key = self.layer_key(number)
             try:
                 text, size, ttl = yield from call(_DESCRIBE, [key], [])
             except Refusal as refusal:
@@ -144,7 +145,11 @@ class StoredLayers(Versioned):
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - one layer is as bad
         self._damaged = self._known(handle)
         try:
-            self.lose(f"a layer of {self.name!r} has vanished", handle, damaged=True)
+            self.lose(
+                f"a layer of {self.name!r} is missing: it has vanished, or the record was copied without it",
+                handle,
+                damaged=True,
+            )
         except BaseException:
             self._damaged = None
             raise
@@ -181,8 +186,18 @@ class StoredLayers(Versioned):
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete record and layers, also those of a record that was lost; True if there was a record."""
         existed = yield from self._delete_recorded(arguments, keys)
-        yield from self._call(_SWEEP_LAYERS, [], self.wait, [self.key, *map(self._layer_key, _ALL)])
+        yield from self.sweep()
         return existed
+
+    def sweep(self) -> Op[None]:
+        """Delete the layers of a record that was lost, if there is no record."""
+        yield from self._call(_SWEEP_LAYERS, [], self.wait, [self.key, *map(self.layer_key, _ALL)])
+
+    def begin_empty(self, like: LayerRecord) -> Op[None]:
+        """Begin an empty filter with that record's parameters; `FilterMismatchError` if there is one."""
+        wanted = like.renewed()
+        if (yield from self._push(None, wanted)).head.generation != wanted.head.generation:
+            raise taken(self.name)
 
     def _delete_recorded(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         while True:
@@ -220,7 +235,7 @@ class StoredLayers(Versioned):
         """
         layers = [] if known is None else list(known.numbers)
         layers += sorted(set(others).difference(layers))
-        keys = [self.key, *map(self._layer_key, (wanted.newest, *layers))]
+        keys = [self.key, *map(self.layer_key, (wanted.newest, *layers))]
         made: Arguments = [wanted.template(), wanted.layer(wanted.newest).pack(), self._ttl]
         try:
             text, left = yield from call(_ADD_LAYER, keys, [known.pack() if known else b"", *made], self.wait)
@@ -251,13 +266,14 @@ class StoredLayers(Versioned):
         self.compare(record.parameters | {"layout": record.head.layout}, self._wanted)
         return record
 
-    def _layer_key(self, number: int) -> bytes:
+    def layer_key(self, number: int) -> bytes:
+        """Return the key of the layer with that number."""
         return self.auxiliary + b"layer:%d" % number
 
     def _accept(self, record: LayerRecord) -> Handle:
         self._lost = self._damaged = None
         self._record = record
-        newest, *older = (self._layer_key(number) for number in record.numbers)
+        newest, *older = (self.layer_key(number) for number in record.numbers)
         layout, described = _described(replace(record, began=record.began[-1:]) if record.shared else record)
         stored = record.pack()
         return self.remember(

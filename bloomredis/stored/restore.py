@@ -3,41 +3,124 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bloomredis.errors import FilterMismatchError
-from bloomredis.protocol import scripts
+from bloomredis.errors import FilterLostError, FilterMismatchError
+from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import call, send
+from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.receipts import Lanes
-from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.replies import Refusal, outcome_matters
 from bloomredis.protocol.steps import Op
 
-_ALLOCATE, _RENAME_NEW = scripts.load("allocate"), scripts.load("rename_new")
-_PIECE_BYTES: Final = 1 << 20
-_WRITING_MS: Final = 600_000
+_ALLOCATE, _WRITE, _RENAME_NEW = map(scripts.load, ("allocate", "write", "rename_new"))
+
+PIECE_BYTES: Final = 128 << 10
+"""Bytes that one script writes: some 0.1 ms."""
+AT_ONCE: Final = 8
+"""Pieces that are sent in one round trip."""
+WRITING_MS: Final = 600_000
+"""A string lives no longer without a piece or a renewal, unless it has its final key."""
+_RENEWAL_SECONDS: Final = 60.0
+
+
+class Writing:
+    """Strings in one hash slot that are written under temporary names, and get their keys all at once.
+
+    What is never renamed goes by itself, ten minutes after it was last written or renewed.
+    """
+
+    def __init__(self, name: str, key: bytes) -> None:
+        """Begin with no string.
+
+        :param key: any key in the slot.
+        """
+        self._name = name
+        self._lanes = Lanes(key)
+        self._prefix = auxiliary_prefix(key) + b"written:" + os.urandom(8).hex().encode()
+        self._temporary: dict[bytes, bytes] = {}  # by the final key
+        self._renewed = time.monotonic()
+
+    def allocate(self, final: bytes, length: int) -> Op[None]:
+        """Make room for the string of a key: zeros."""
+        temporary = self._temporary[final] = b"%s/%d" % (self._prefix, len(self._temporary))
+        yield from call(_ALLOCATE, [temporary], [length, WRITING_MS])
+
+    def write(self, final: bytes, length: int, pieces: Sequence[tuple[int, bytes]]) -> Op[None]:
+        """Write pieces of a string, each at its first byte; those of zeros are there already."""
+        calls = (
+            call(_WRITE, [self._temporary[final]], [length, WRITING_MS, first, piece])
+            for first, piece in pieces
+            if piece.strip(b"\0")
+        )
+        if not all(unless_failed((yield from gather(calls)))):
+            raise self._vanished()
+
+    def is_renewal_due(self) -> bool:
+        """True if the strings that are not being written have to be renewed."""
+        return not 0 <= time.monotonic() - self._renewed < _RENEWAL_SECONDS
+
+    def renew(self) -> Op[None]:
+        """Let all strings live on."""
+        self._renewed = time.monotonic()
+        if not all((yield from send([("PEXPIRE", key, WRITING_MS) for key in self._temporary.values()]))):
+            raise self._vanished()
+
+    def publish(self, ttls: Mapping[bytes, int]) -> Op[None]:
+        """Give strings their keys, each with its time to live in ms, 0 for none; the other strings go.
+
+        :raises FilterMismatchError: a key is taken; all are left untouched.
+        """
+        lane = self._lanes.take()
+        keys = [lane.key, *(each for final in ttls for each in (final, self._temporary[final]))]
+        try:
+            with outcome_matters(self._name, "look whether the key is there now"):
+                placed = yield from call(_RENAME_NEW, keys, [lane.next_call(0), *ttls.values()])
+        except Refusal as refusal:
+            if refusal.word != replies.MISSING:
+                raise
+            raise self._vanished() from None
+        if placed != 1:
+            yield from self.discard()
+            raise taken(self._name)
+        for final in ttls:
+            del self._temporary[final]
+        yield from self.discard()
+
+    def discard(self) -> Op[None]:
+        """Delete what has not got its key."""
+        doomed, self._temporary = self._temporary, {}
+        if doomed:
+            yield from send(("UNLINK", *doomed.values()))
+
+    def _vanished(self) -> FilterLostError:
+        return FilterLostError(
+            f"what was being written for {self._name!r} has vanished (evicted, flushed, or this process was "
+            "held for ten minutes); nothing was put under that name: begin again"
+        )
+
+
+def taken(name: str) -> FilterMismatchError:
+    """Return the error for a name that exists."""
+    return FilterMismatchError(f"{name!r} exists already; delete it first, or use another name")
 
 
 def place(name: str, strings: Mapping[bytes, bytes]) -> Op[None]:
     """Write each key's string under a temporary name, piece by piece, and then rename all at once.
 
-    The keys lie in the slot of the first.  The temporary ones expire after ten minutes if they are never
-    renamed.
+    The keys lie in the slot of the first.
 
     :raises FilterMismatchError: a key is taken; all are left untouched.
     """
-    key = next(iter(strings))
-    prefix = auxiliary_prefix(key) + b"written:" + os.urandom(8).hex().encode()
-    written = {final: prefix + b"/%d" % number for number, final in enumerate(strings)}
-    lane = Lanes(key).take()
+    writing = Writing(name, next(iter(strings)))
     for final, data in strings.items():
-        yield from call(_ALLOCATE, [written[final]], [len(data), _WRITING_MS])
-        for start in range(0, len(data), _PIECE_BYTES):
-            yield from send(("SETRANGE", written[final], start, data[start : start + _PIECE_BYTES]))
-    with outcome_matters(name, "look whether the key is there now"):
-        keys = [lane.key, *(each for pair in written.items() for each in pair)]
-        placed = yield from call(_RENAME_NEW, keys, [lane.next_call(0)])
-    if placed != 1:
-        yield from send(("UNLINK", *written.values()))
-        raise FilterMismatchError(f"{name!r} exists already; delete it first, or use another name")
+        yield from writing.allocate(final, len(data))
+        for start in range(0, len(data), PIECE_BYTES * AT_ONCE):
+            part = range(start, min(start + PIECE_BYTES * AT_ONCE, len(data)), PIECE_BYTES)
+            yield from writing.write(final, len(data), [(at, data[at : at + PIECE_BYTES]) for at in part])
+            if writing.is_renewal_due():
+                yield from writing.renew()
+    yield from writing.publish(dict.fromkeys(strings, 0))

@@ -114,7 +114,7 @@ class StoredShard(StoredFilter):
                 noticed = True
             elif found is not None and not _owns(of_handle, found):
                 yield from self.drop(found)
-            elif found is not None and (yield from self._stays(found, ttl := of.remaining)):
+            elif found is not None and (yield from self.stays(found, ttl := of.remaining)):
                 recorded = yield from of.record_shard(number, of_handle, found.generation, now, lasts=not ttl)
                 if recorded == found.generation:
                     return found
@@ -127,7 +127,7 @@ class StoredShard(StoredFilter):
         ttl = min(of.remaining or UNRECORDED_MS, UNRECORDED_MS)
         return self.read((yield from self._call(_RESERVE, [template, ttl], self.wait))).header
 
-    def _stays(self, found: Header, ttl: int) -> Op[bool]:
+    def stays(self, found: Header, ttl: int) -> Op[bool]:
         """Let the shard live for `ttl` ms from now, or for ever if that is 0; False if it is gone."""
         return (yield from self._as_known(_EXPIRE, [self.key], [found.identity, ttl])) is not None
 

@@ -6,9 +6,10 @@ import math
 import os
 import struct
 from binascii import crc_hqx
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
+from types import MappingProxyType
 from typing import Final, SupportsIndex
 
 import mmh3
@@ -41,6 +42,9 @@ SWEEPING: Final = 1
 """State of a record whose filter was emptied: shards of the time before may be left."""
 DELETED: Final = 2
 """State of a record that is about to go: first the shards do."""
+RESTORED: Final = 3
+"""State of a record that was written after its shards, which expire soon if nobody lets them live on.
+Meanwhile the count in its header is the time to live in ms that all are to have, 0 for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +64,14 @@ class ShardRecord:
     place: int = 0
     state: int = IN_USE
 
-    def pack(self) -> bytes:
-        """Return the bytes that are stored when no shard has been made yet."""
+    def pack(self, made: Mapping[int, bytes] = MappingProxyType({})) -> bytes:
+        """Return the bytes that are stored.
+
+        :param made: the generations of the shards that have been made, by their numbers.
+        """
         numbers = (self.shards, self.seed, self.shard_capacity, self.state, self.servers, self.place)
-        return self.head.pack() + _EXTENSION.pack(*numbers) + bytes(8 * self.shards if self.place == 0 else 0)
+        entries = (made.get(number, bytes(8)) for number in range(self.shards if self.place == 0 else 0))
+        return self.head.pack() + _EXTENSION.pack(*numbers) + b"".join(entries)
 
     @property
     def tag(self) -> bytes:
@@ -73,11 +81,16 @@ class ShardRecord:
     @property
     def shard(self) -> Header:
         """The header of a new shard, without a generation."""
-        return replace(self.head, kind=0, capacity=self.shard_capacity, generation=bytes(8), created_at=0)
+        whole = replace(self.head, generation=bytes(8), created_at=0, count=0)
+        return replace(whole, kind=0, capacity=self.shard_capacity)
+
+    def settled(self) -> ShardRecord:
+        """Return the record as it is with nothing left to do, on one server."""
+        return replace(self, head=replace(self.head, count=0), state=IN_USE, servers=1, place=0)
 
     def renewed(self, state: int = IN_USE) -> ShardRecord:
         """Return the record of another generation."""
-        return replace(self, head=replace(self.head, generation=os.urandom(8)), state=state)
+        return replace(self, head=replace(self.head, generation=os.urandom(8), count=0), state=state)
 
     def number(self, encoded: bytes) -> int:
         """Return the number of the shard that an item is in."""
@@ -124,7 +137,7 @@ def parse(data: bytes) -> tuple[ShardRecord, list[bytes]]:
         state=state,
     )
     possible = 1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1
-    if not (possible and place < servers and state <= DELETED) or (
+    if not (possible and place < servers and state <= RESTORED) or (
         len(table) != (8 * shards if place == 0 else 0)
     ):
         raise ValueError(f"its parameters make no sharded filter: {record}, table of {len(table)} bytes")

@@ -23,7 +23,7 @@ from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter
 
 T = TypeVar("T")
-_RESERVE_RECORD = scripts.load("reserve_record")
+RESERVE_RECORD = scripts.load("reserve_record")
 _SHARED = ("capacity", "error_rate", "layout", "num_bits", "num_hashes")
 _parameters = attrgetter(*(f"head.{name}" for name in _SHARED), "shards", "seed")
 
@@ -75,7 +75,7 @@ class RecordServers(StoredFilter):
         arguments: Arguments = [b"" if new is None else replace(new, place=place).pack(), self._ttl, replaced]
         asked = time.monotonic()
         text, ttl = yield from self._on(
-            place, self._call(_RESERVE_RECORD, arguments, None if new is None else self.wait)
+            place, self._call(RESERVE_RECORD, arguments, None if new is None else self.wait)
         )
         try:
             record, table = shard_record.parse(unhex(text))

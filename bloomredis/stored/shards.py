@@ -14,9 +14,10 @@ A shard notices its own loss at each call; the record is looked at once a second
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 from bloomredis.errors import (
     FilterLostError,
@@ -38,7 +39,8 @@ from bloomredis.stored.shard_servers import Found
 from bloomredis.stored.shard_table import RecordTable
 from bloomredis.stored.versioned import Versioned
 
-_SETTLE, _DELETE = map(scripts.load, ("settle_record", "delete"))
+T = TypeVar("T")
+_SETTLE, _DELETE, _EXPIRE = map(scripts.load, ("settle_record", "delete", "expire"))
 
 
 class StoredShards(RecordTable):
@@ -65,7 +67,8 @@ class StoredShards(RecordTable):
         found = None
         while found is None or found.record.state == shard_record.DELETED:
             found = yield from self._look(0)
-            if found is not None and (yield from self._is_left(found.record)):
+            if found is not None and (yield from self._is_left(found)):
+                found = (yield from self._ask(0)) if found.record.state == shard_record.RESTORED else found
                 yield from self._copies(found.record, is_new=noticed)
                 self._check_ttl(found.ttl)
                 break
@@ -156,7 +159,7 @@ class StoredShards(RecordTable):
         """
         while True:
             found = yield from self._look(0)
-            if found is not None and not (yield from self._is_left(found.record)):
+            if found is not None and not (yield from self._is_left(found)):
                 found = None
             last = found.record if found else self._planned or self.record
             if last is None:
@@ -168,11 +171,18 @@ class StoredShards(RecordTable):
             if now.record.head.generation == new.head.generation:
                 return now, found is not None
 
-    def _is_left(self, record: ShardRecord) -> Op[bool]:
+    def each_shard(self, numbers: Iterable[int], call: Callable[[StoredShard], Op[T]]) -> Op[list[T]]:
+        """Call for each of these shards, on the server that has it."""
+        return (yield from self._each(self.known, numbers, lambda number: call(self.shard(number))))
+
+    def _is_left(self, found: Found) -> Op[bool]:
         """Do what another client began and may not have ended; False if the record was to be deleted."""
+        record = found.record
         if record.state == shard_record.DELETED:
             yield from self._finish(record)
             return False
+        if record.state == shard_record.RESTORED:
+            return (yield from self._complete(found))
         with suppress(ServerRefusedError):  # a user who only reads leaves it to others
             yield from self._finish(record)
         return True
@@ -187,6 +197,42 @@ class StoredShards(RecordTable):
             yield from self._delete_copies(record)
             done = _DELETE
         yield from self._on(0, self._as_known(done, [self.key], [record.head.identity]))
+
+    def _complete(self, found: Found) -> Op[bool]:
+        """Let what was restored live on; if it has not all been there, delete it and return False.
+
+        The record comes first: from then on it has an owner, which is whoever opens it next.
+        """
+        record, ttl = found.record, found.record.head.count
+        shards = {
+            number: StoredShard(self, number, record) for number, made in enumerate(found.table) if made
+        }
+
+        def stay(number: int) -> Op[bool]:
+            head = yield from shards[number].found()
+            if head is None or head.generation != found.table[number]:
+                return False
+            return (yield from shards[number].stays(head, ttl))
+
+        try:
+            for place in range(self.servers):
+                yield from self._stays_at(place, ttl)
+            if all((yield from self._each(record, shards, stay))):
+                yield from self._on(0, self._as_known(_SETTLE, [self.key], [record.head.identity]))
+                return True
+        except ServerRefusedError:  # a user who only reads leaves it to others
+            return True
+        now = yield from self._ask(0, record.renewed(shard_record.DELETED), record.head.identity)
+        if now.record.state == shard_record.DELETED:
+            yield from self._finish(now.record)
+        return False
+
+    def _stays_at(self, place: int, ttl: int) -> Op[None]:
+        """Let the record, or the copy at that place, live for `ttl` ms, or for ever if that is 0."""
+        found = yield from self._look(place)
+        if found is not None:
+            identity = found.record.head.identity
+            yield from self._on(place, self._as_known(_EXPIRE, [self.key], [identity, ttl]))
 
     def _sweep(self, record: ShardRecord) -> Op[None]:
         """Delete the shards that are not those of the stored record, which is read after they were seen."""

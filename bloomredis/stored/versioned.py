@@ -141,7 +141,8 @@ class Versioned(Stored):
         if self.under_way.emptied_by:
             self.handle = None
             return
-        message = f"{what} since this object first used it; what was added before is forgotten"
+        since = "" if damaged else " since this object first used it"
+        message = f"{what}{since}; what was added before is forgotten"
         # Noted before the handle is dropped: a thread that finds neither would go on with what is there now.
         if self._on_lost == "raise":
             way_out = "Call" if damaged else "Call reserve() to go on with what is there now, or"

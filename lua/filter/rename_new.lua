@@ -3,9 +3,11 @@
 -- KEYS[1]      the receipt of this call's lane
 -- KEYS[2 * i]  a final key, for every i from 1; KEYS[2 * i + 1]  the key under which its string was written
 -- ARGV[1]      the number of this call in its lane, a dot and a check (FORMAT.md)
+-- ARGV[i + 1]  the time to live of string i in milliseconds, 0 or absent for none
 --
 -- Reply: 1; or 0 if a final key is taken, and nothing was changed
 
+-- include: decimals
 -- include: receipts
 
 local receipt, number = KEYS[1], ARGV[1]
@@ -23,9 +25,19 @@ for i = 1, strings do
     return 0
   end
 end
+for i = 1, strings do
+  if redis.call('EXISTS', KEYS[2 * i + 1]) == 0 then
+    return redis.error_reply('BLOOMMISSING a string that was written is gone')
+  end
+end
 keep(receipt, number, '-')
 for i = 1, strings do
-  redis.call('PERSIST', KEYS[2 * i + 1])
+  local ttl = read_number(ARGV[i + 1], 1)
+  if ttl then
+    redis.call('PEXPIRE', KEYS[2 * i + 1], ttl)
+  else
+    redis.call('PERSIST', KEYS[2 * i + 1])
+  end
   redis.call('RENAME', KEYS[2 * i + 1], KEYS[2 * i])
 end
 keep(receipt, number, 1)

@@ -12,8 +12,7 @@
 -- include: decimals
 -- include: numbers
 -- include: header
-
-local MAX_BYTES = 131072  -- about 0.5 ms
+-- include: or_bytes
 
 local key, old_key, new_key = KEYS[1], KEYS[2], KEYS[3]
 local identity, first, segment = ARGV[1], read_number(ARGV[2], 0), ARGV[3]
@@ -28,24 +27,6 @@ elseif not first or not segment or #segment < 1 or #segment > MAX_BYTES
   return redis.error_reply('BLOOMARGUMENT the segment is empty, too long, or lies outside the filter')
 end
 
--- Keeps the temporary keys from replicas and the append-only file, on servers that allow it.
-local function replicate(what)
-  if redis.set_repl then
-    redis.set_repl(what)
-  end
-end
-
-local start = filter.first_bit / 8 + first
-local old = redis.call('GETRANGE', key, start, start + #segment - 1)
-replicate(redis.REPL_NONE)
-redis.call('SET', old_key, old)
-redis.call('SET', new_key, segment)
-redis.call('BITOP', 'OR', new_key, new_key, old_key)
-local both = redis.call('GET', new_key)
-redis.call('UNLINK', old_key, new_key)
-replicate(redis.REPL_ALL)
-if both ~= old then
-  redis.call('SETRANGE', key, start, both)
-end
+local old = or_bytes(filter, first, segment, old_key, new_key)
 note_added(filter, 0)
 return old

@@ -5,6 +5,8 @@
 --
 -- Reply: 1
 
+-- include: numbers
+-- include: format
 -- include: header
 -- include: shard_record
 
@@ -17,4 +19,7 @@ elseif record.header:byte(11) ~= SHARDED then
   return redis.error_reply('BLOOMARGUMENT the key holds no shard record')
 end
 redis.call('SETRANGE', key, SHARD_RECORD_STATE, '\0\0')
+if read_u64(record.header, IDENTITY_BYTES + 1) > 0 then
+  redis.call('SETRANGE', key, IDENTITY_BYTES, write_u64(0))
+end
 return 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +34,15 @@ VALUES = {
     "once": "",
 }
 """The value for each command that takes a parameter of this name, "" for a flag."""
+SAVED = Path(tempfile.gettempdir()) / f"bloomredis-{os.getpid()}.bloom"
+OWN = {
+    "save": {"file": f"{SAVED}.again"},
+    "restore": {"name": "restored", "file": str(SAVED)},
+    "copy": {"new_name": "copied"},
+    "merge": {"other": "clicks"},
+    "import": {"name": "imported", "from_file": "-"},
+}
+"""The values that single commands have besides, or in their place."""
 
 
 def run_closed(closed: str, *command: object, data: bytes = LINES) -> subprocess.CompletedProcess[bytes]:
@@ -44,7 +55,7 @@ def run_closed(closed: str, *command: object, data: bytes = LINES) -> subprocess
 
 def usual_call(name: str, url: str) -> list[str]:
     """Return a call of a command that succeeds: every parameter in VALUES, and the server's URL."""
-    values = VALUES | {"url": url}
+    values = VALUES | OWN.get(name, {}) | {"url": url}
     given = [parameter for parameter in COMMANDS[name].params if parameter.name in values]
     missing = {parameter.name for parameter in COMMANDS[name].params if parameter.required} - values.keys()
     assert not missing, f"bloomredis {name} needs {missing}: add a value to VALUES"
@@ -60,12 +71,16 @@ def usual_call(name: str, url: str) -> list[str]:
 
 @pytest.fixture
 def observer(any_server: Server) -> Iterator[redis.Redis]:
-    """A client of a server that has a key `canary` and a filter `clicks`, its statistics at 0."""
+    """A client of a server with a key `canary` and a filter `clicks` that is saved; its statistics at 0."""
     with any_server.client(decode_responses=True) as client:
         client.set("canary", "alive")
-        BloomFilter(client, "clicks", capacity=1000, error_rate=0.01).add("FLUSHALL")
+        clicks = BloomFilter(client, "clicks", capacity=1000, error_rate=0.01)
+        clicks.add("FLUSHALL")
+        clicks.save(SAVED)
         client.config_resetstat()
         yield client
+    for path in (SAVED, Path(f"{SAVED}.again")):
+        path.unlink(missing_ok=True)
 
 
 def strays(client: redis.Redis) -> list[str]:

@@ -83,7 +83,7 @@ def listed() -> set[str]:
 def test_a_scrape_of_a_worker_shows_every_metric(worker: str) -> None:
     """Of the list in the page, each with a sample: a loss that has not been yet is 0."""
     shown = {name for name in names(scraped(worker)) if name.startswith("bloomredis_")}
-    assert len(listed()) == 10
+    assert len(listed()) == 11
     assert shown == listed()
 
 

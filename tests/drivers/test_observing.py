@@ -14,9 +14,9 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import BloomFilter, CallEvent, FilterLostError, instrument
+from bloomredis import BloomFilter, CallEvent, FilterLostError, OutcomeUnknownError, instrument
 from tests.support.background import started
-from tests.support.proxy import lost, proxied
+from tests.support.proxy import lost, passed, proxied
 from tests.support.servers import Server
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
@@ -98,6 +98,22 @@ def test_a_call_that_needs_no_server_has_no_round_trip(any_client: redis.Redis) 
     f.add("a")
     f.add("a")
     assert [each.round_trips > 0 for each in events] == [True, False]
+
+
+@pytest.mark.parametrize("by_token", [False, True])
+def test_who_asks_for_the_answer_of_an_earlier_call_is_seen(any_server: Server, *, by_token: bool) -> None:
+    """With the token of its error, or on the same object; the call that was lost asked for nothing."""
+    events: list[CallEvent] = []
+    with proxied(any_server.socket) as proxy, any_server.client() as client:
+        f = BloomFilter(proxy.client(), "seen", observe=events.append, **SIZE)
+        f.add("warm")
+        proxy.always("add", lost)
+        with pytest.raises(OutcomeUnknownError) as caught:
+            f.add("a")
+        asked = BloomFilter(client, "seen", observe=events.append, **SIZE) if by_token else f
+        proxy.always("add", passed)
+        assert asked.add("a", token=caught.value.token if by_token else None)
+    assert [each.receipts for each in events] == [0, 0, 1]
 
 
 def test_errors_have_their_outcome(any_server: Server) -> None:

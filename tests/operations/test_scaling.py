@@ -23,7 +23,11 @@ from bloomredis import (
     ScalingBloomFilter,
 )
 from bloomredis.bits import sizing
+from bloomredis.bits.limits import HEADER_BYTES
+from bloomredis.operations import info
 from bloomredis.stored import header, planning
+from bloomredis.stored.handle import Description
+from bloomredis.stored.layer_record import ScalingRecord
 from tests.support.losing import LosingClient
 from tests.support.racing import flushing_scripts, race_processes, race_threads, winners
 from tests.support.servers import Server
@@ -202,7 +206,7 @@ def test_a_filter_of_an_earlier_release_goes_on_growing(
     made = ScalingBloomFilter(client, "new", **size)
     made.add_many(items(15))
     with monkeypatch.context() as earlier:
-        earlier.setattr(header, "RULES", 0)
+        earlier.setattr(header, "ADOPTED", 0)
         for call in ("reserve", "info", "clear", "delete"):
             with pytest.raises(FilterMismatchError, match="options 0100000000, unknown to this release"):
                 getattr(ScalingBloomFilter(client, "new", **size), call)()
@@ -382,3 +386,26 @@ def test_a_copy_for_another_process(any_server: Server, kind: str) -> None:
         assert copy.add_many(items(300)) == [False] * 150 + [True] * 150
         assert copy.info().count == 300
         assert not f.add("item-299")
+
+
+def test_the_capacity_is_at_least_what_it_was_made_for() -> None:
+    """The first layer of a huge filter is what one key holds, and the others come when they are needed."""
+    head = planning.whole(300_000_000, 1e-6, None, ScalingRecord.kind)
+    record = ScalingRecord(head=head, expansion=2, tightening_ratio=0.5).complete()
+    first = record.planned(0)
+    assert first.capacity < 300_000_000
+    layer = info.describe("seen", Description(b"", first, first.size_bytes, HEADER_BYTES, None), 0)
+    assert info.layered("seen", record, [layer]).capacity == 300_000_000
+    assert info.layered("seen", record, [layer] * 3).capacity == 3 * first.capacity
+
+
+@pytest.mark.parametrize("layout", planning.NAMES)
+def test_a_record_that_was_copied_alone_is_said_to_be(client: redis.Redis, bloom: Any, layout: str) -> None:
+    """RENAME or DUMP of the one key leaves the layers behind, and their items."""
+    bloom(client, "seen", kind=KIND, layout=layout, **SIZE).add_many(items(300))
+    client.rename("seen", "copied")
+    copied = bloom(client, "copied", kind=KIND, layout=layout, **SIZE)
+    with pytest.raises(FilterLostError, match="the record was copied without it; what was added before is f"):
+        copied.contains("item-1")
+    copied.clear()
+    assert copied.add("item-1")

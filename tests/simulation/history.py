@@ -229,12 +229,15 @@ class History:
         return any(self.disturbed[name] >= step for name in names or ("receipt", "jump", "rollback"))
 
     def is_owed(self, request: Request, now: float, clock: int) -> bool:
-        """Return whether a request without an answer may still get it."""
+        """Return whether a request without an answer has to get it if somebody asks."""
+        return self.may_be_owed(request, now, clock) and not self.disturbed_since(request.started)
+
+    def may_be_owed(self, request: Request, now: float, clock: int) -> bool:
+        """Return whether a request without an answer may still get it, if nothing was disturbed meanwhile."""
         return (
             request.state == "unknown"
             and now - request.ended_now <= TOKEN_SECONDS
             and clock - request.ended_clock <= TOKEN_SECONDS * 1e6
-            and not self.disturbed_since(request.started)
         )
 
 

@@ -183,7 +183,7 @@ class Rules(Repeats):
         return any(
             each.state == "running"
             or (
-                self._history.is_owed(each, now, clock)
+                self._history.may_be_owed(each, now, clock)
                 and not self._was_asked_for(each)
                 and (request.earlier is None or each.token is not None or each.is_cancelled)
             )
@@ -204,7 +204,9 @@ class Rules(Repeats):
             each is not request
             and each.verb == request.verb
             and self._may_take(change, each)
-            and (each.overlaps(request) or (each.is_cancelled and self._history.is_owed(each, now, clock)))
+            and (
+                each.overlaps(request) or (each.is_cancelled and self._history.may_be_owed(each, now, clock))
+            )
             for each in self._history.requests[request.item]
         )
 

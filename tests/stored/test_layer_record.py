@@ -58,7 +58,7 @@ def test_the_roots_of_the_format(vector: dict[str, Any]) -> None:
         (0, 0, "begins with"),
         (10, 0, "that of a BloomFilter, not of a ScalingBloomFilter"),
         (10, 2, "that of a RotatingBloomFilter"),
-        (11, 2, "options 0200000000"),
+        (11, 3, "options 0300000000"),
         (12, 1, "options 0101000000"),
         (64, 0xFF, "tightening_ratio"),
         (79, 0, "expansion 0"),

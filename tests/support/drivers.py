@@ -32,6 +32,12 @@ class Sync:
     def sharded(self, client: Any, name: str, **options: Any) -> Any:
         return bloomredis.ShardedBloomFilter(client, name, **options)
 
+    def restore(self, client: Any, name: str, file: Any, kind: str = "BloomFilter") -> Any:
+        return getattr(bloomredis, kind).restore(client, name, file)
+
+    def copy(self, filter_: Any, client: Any, name: str) -> Any:
+        return filter_.copy(client, name)
+
     def wait(self, answer: Any) -> Any:
         return answer
 
@@ -54,6 +60,13 @@ class Asyncio:
     def sharded(self, client: Any, name: str, **options: Any) -> Any:
         made = bloomredis.asyncio.ShardedBloomFilter(self._twin(client), name, **options)
         return _Waited(self._loop, made)
+
+    def restore(self, client: Any, name: str, file: Any, kind: str = "BloomFilter") -> Any:
+        restoring = getattr(bloomredis.asyncio, kind).restore(self._twin(client), name, file)
+        return _Waited(self._loop, self._loop.run_until_complete(restoring))
+
+    def copy(self, filter_: Any, client: Any, name: str) -> Any:
+        return _Waited(self._loop, filter_.copy(self._twin(client), name))
 
     def wait(self, awaitable: Any) -> Any:
         return self._loop.run_until_complete(awaitable)

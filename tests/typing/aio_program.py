@@ -82,6 +82,13 @@ async def life(client: Redis) -> None:
         assert_type(await new.load(["a", "b"]), int)
     local = await seen.snapshot()
     assert_type(local, LocalFilter)
+    await seen.save("seen.bloom")
+    assert_type(await BloomFilter.restore(client, "restored", "seen.bloom"), BloomFilter)
+    copy = await seen.copy(client, "copy", progress=print)
+    assert_type(copy, BloomFilter)
+    await seen.merge(copy)
+    await seen.merge(local)
+    assert_type(await ScalingBloomFilter.adopt(client, "copy"), ScalingBloomFilter)
     assert_type(local.contains("a"), bool)
     assert_type(seen.with_client(Redis()), BloomFilter)
 

@@ -183,7 +183,26 @@ def life(client: redis.Redis) -> None:
     assert_type("a" in local, bool)
     assert_type(local.contains_many(["a", 1]), list[bool])
     assert_type(local.bits, bytes)
+    local.merge(seen.snapshot())
     assert_type(local.info().fill_ratio, float)
+
+
+def moves(client: redis.Redis, servers: list[redis.Redis], clicks: BloomFilter[Click]) -> None:
+    """Filters as a whole: to a file and back, to another server, into each other."""
+    seen = BloomFilter(client, "seen")
+    seen.save("seen.bloom", progress=lambda done, total: log.info("%d of %d", done, total))
+    seen.save(Path("seen.bloom"))
+    assert_type(BloomFilter.restore(client, "copy", "seen.bloom"), BloomFilter)
+    with Path("seen.bloom").open("rb") as file:
+        assert_type(BloomFilter[Click].restore(client, "copy", file, encode=Click.key), BloomFilter[Click])
+    assert_type(seen.copy(client, "copy"), BloomFilter)
+    assert_type(clicks.copy(client, "copy"), BloomFilter[Click])
+    seen.merge(BloomFilter(client, "other"))
+    seen.merge(LocalFilter.open("seen.bloom", verify=False))
+    assert_type(LocalFilter[Click].open("seen.bloom", encode=Click.key), LocalFilter[Click])
+    sharded = ShardedBloomFilter(servers, "seen")
+    assert_type(sharded.copy(servers, "copy"), ShardedBloomFilter)
+    assert_type(ScalingBloomFilter.adopt(client, "seen", expansion=4), ScalingBloomFilter)
 
 
 def own_items(client: redis.Redis, pipe: Pipeline, clicks: list[Click]) -> Iterator[Click]:

@@ -1,0 +1,45 @@
+"""Progress bars on stderr, for what takes longer than two seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+_PATIENCE: Final = 2.0  # seconds
+
+Show = Callable[[int, int | None], None]
+"""Takes what is done, and all of it, None if that is unknown."""
+
+
+@contextmanager
+def shown(what: str, *, quiet: bool = False) -> Iterator[Show]:
+    """Show a bar if stderr is a terminal and it takes longer than two seconds.
+
+    :param quiet: show none if stdout is a terminal too, where it would be in the way of the data.
+    """
+    if not sys.stderr.isatty() or (quiet and sys.stdout.isatty()):
+        yield lambda *_: None
+        return
+    begin, task = time.monotonic(), None
+    with ExitStack() as stack:
+        bar: Any = None
+
+        def show(done: int, total: int | None) -> None:
+            nonlocal bar, task
+            if bar is None and time.monotonic() - begin > _PATIENCE:
+                bar = stack.enter_context(_bar())
+                task = bar.add_task(what, total=total)
+            if bar is not None:
+                bar.update(task, completed=done, total=total)
+
+        yield show
+
+
+def _bar() -> Any:
+    from rich.console import Console  # noqa: PLC0415 - most runs show no progress
+    from rich.progress import Progress  # noqa: PLC0415
+
+    return Progress(console=Console(stderr=True), transient=True)

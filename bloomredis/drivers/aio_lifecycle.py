@@ -1,0 +1,112 @@
+"""Filters as a whole, over asyncio clients: saved, restored, copied."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Generic, Self, TypeVar
+
+from bloomredis import arguments
+from bloomredis.drivers import lifecycle
+from bloomredis.drivers.aio import AsyncClient, drive
+from bloomredis.drivers.binding import documented_as
+from bloomredis.drivers.driven import AsyncDriven
+from bloomredis.drivers.lifecycle import check_same_class, together
+from bloomredis.operations import files, transfer, union
+from bloomredis.operations.files import File
+from bloomredis.operations.options import I
+from bloomredis.operations.scaling import adoption
+from bloomredis.operations.snapshot import LocalFilter
+from bloomredis.operations.transfer import Progress
+from bloomredis.stored import reading
+
+T = TypeVar("T")
+
+
+@documented_as(lifecycle.Portable)
+class Portable(AsyncDriven, Generic[I]):
+    """Filters that can be saved and copied."""
+
+    async def save(self, file: File, *, progress: Progress | None = None) -> None:
+        """Write the filter to a file, with a checksum, in constant memory."""
+        stored = transfer.stored_of(self._operations)
+        with files.written(file) as opened:
+            await self._run(transfer.save(stored, opened, progress))
+
+    @classmethod
+    async def restore(
+        cls,
+        client: AsyncClient | Sequence[AsyncClient],
+        name: str,
+        file: File,
+        *,
+        encode: Callable[[I], bytes] | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Put a saved filter under a name that is free; return it."""
+        made: Self = cls._from_server(client, arguments.name(name), encode=encode)
+        own = made._operations
+        with files.read(file) as opened:
+            steps = transfer.restore(own.name, transfer.class_of(own), own.servers, opened, progress)
+            await made._run(steps)
+        await made._run(own.reserve())
+        return made
+
+    async def copy(
+        self, client: AsyncClient | Sequence[AsyncClient], name: str, *, progress: Progress | None = None
+    ) -> Self:
+        """Copy the filter to a name that is free, on any server; return the copy."""
+        stored = transfer.stored_of(self._operations)
+        encode = self._operations.options.encode
+        made: Self = self._from_server(client, arguments.name(name), encode=encode)
+        both: Any = [self._link, made._link]
+        await drive(both, transfer.copy(stored, name, made._operations.servers, progress))
+        await made._run(made._operations.reserve())
+        return made
+
+    async def merge(self, other: Portable[I] | LocalFilter[I], *, progress: Progress | None = None) -> None:
+        """Add all that another filter has, which stays as it is: the union of both."""
+        source = await self._source(other)
+        await self._run(union.merge(self._operations, source, progress))
+
+    async def _source(self, other: Any) -> union.Source:
+        transfer.stored_of(self._operations)
+        if isinstance(other, LocalFilter):
+            return union.local_source(other, _asynchronous(union.local_pieces(other)))
+        check_same_class(self, other)
+        source: union.Source = await other._as_source(self._client)  # noqa: SLF001 - of the same class
+        return source
+
+    async def _as_source(self, for_client: Any) -> union.Source:
+        parts = await self._run(reading.parts_of(transfer.stored_of(self._operations)))
+
+        async def pieces() -> AsyncIterator[list[bytes]]:
+            for part, run in parts.runs():
+                yield await self._run(parts.read(part, run))
+
+        return union.stored_source(parts, pieces(), together(self._client, for_client))
+
+
+@documented_as(lifecycle.Adopting)
+class Adopting(AsyncDriven, Generic[I]):
+    """Filters that a plain one can become a part of."""
+
+    @classmethod
+    async def adopt(
+        cls,
+        client: AsyncClient,
+        name: str,
+        *,
+        expansion: int = 2,
+        tightening_ratio: float = 0.5,
+        encode: Callable[[I], bytes] | None = None,
+    ) -> Self:
+        """Turn a `BloomFilter` that is full, or soon is, into a filter that grows; return it."""
+        made: Self = cls._from_server(client, arguments.name(name), encode=encode)
+        await made._run(adoption(name, expansion, tightening_ratio))
+        await made._run(made._operations.reserve())
+        return made
+
+
+async def _asynchronous(items: Iterator[T]) -> AsyncIterator[T]:
+    for item in items:
+        yield item

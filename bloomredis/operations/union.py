@@ -1,0 +1,171 @@
+"""The union of filters: the bits of one are or-ed into another with the same parameters.
+
+In the server where both are in one slot of it, else by way of the client; in pieces of 128 KB, each of which
+is atomic.  Nothing that others add meanwhile is lost, and it may be done again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import Any, Final
+
+from bloomredis.bits import sizing
+from bloomredis.errors import FilterLostError, FilterMismatchError
+from bloomredis.operations.filter import FilterOperations
+from bloomredis.operations.sharded import ShardedOperations
+from bloomredis.operations.snapshot import LocalFilter
+from bloomredis.operations.transfer import Progress
+from bloomredis.protocol import scripts
+from bloomredis.protocol.gather import gather, unless_failed
+from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.steps import NextBatch, Op
+from bloomredis.stored import mergeable
+from bloomredis.stored.base import Stored
+from bloomredis.stored.handle import Handle, LayoutChanged
+from bloomredis.stored.header import Header
+from bloomredis.stored.reading import StoredParts, parts_of, runs
+from bloomredis.stored.restore import PIECE_BYTES
+from bloomredis.stored.saved import Part, Saved
+
+_OR_SEGMENT, _OR_FROM = scripts.load("or_segment"), scripts.load("or_from")
+_log: Final = logging.getLogger("bloomredis")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A filter to be merged into another.
+
+    :param pieces: an iterator over the bytes of its parts, as many at a time as `runs` says; with an asyncio
+        driver an async iterator.
+    :param beside: the key of a part, if a script can be given it together with another key, else None.
+    """
+
+    name: str
+    saved: Saved
+    pieces: Any
+    beside: Callable[[Part, bytes], bytes | None]
+
+
+def stored_source(parts: StoredParts, pieces: Any, together: Callable[[bytes, bytes], bool]) -> Source:
+    """Return a filter of a server as a source.
+
+    :param together: True for two keys, the first one of this filter, that a script can be given at once.
+    """
+
+    def beside(part: Part, key: bytes) -> bytes | None:
+        own = parts.places[part.number].key
+        return own if together(own, key) else None
+
+    return Source(parts.name, parts.saved, pieces, beside)
+
+
+def local_source(local: LocalFilter[Any], pieces: Any) -> Source:
+    """Return a copy in this process as a source."""
+    return Source(local.name, local.about.saved, pieces, lambda *_: None)
+
+
+def local_pieces(local: LocalFilter[Any]) -> Iterator[list[bytes]]:
+    """Yield the bytes of a copy in this process."""
+    for part, (_, bits) in zip(local.about.saved.parts, local.about.parts, strict=True):
+        for run in runs(part):
+            yield [bytes(bits.bytes[first : first + PIECE_BYTES]) for first in run]
+
+
+def merge(into: Any, source: Source, progress: Progress | None = None) -> Op[None]:
+    """OR a filter into another.
+
+    :param progress: called with the bytes done so far, and all of them.
+    :raises FilterMismatchError: their parameters differ.
+    :raises TypeError: they are of a class whose bits cannot be united.
+    """
+    own = (yield from parts_of(into.stored)).saved
+    mergeable.check(into.name, own, source.name, source.saved)
+    if mergeable.are_same(own, source.saved):
+        return
+    parts = source.saved.parts
+    total, added = sum(part.num_bytes for part in parts), 0
+    before = accumulate((part.num_bytes for part in parts), initial=0)
+    for part, begin in zip(parts, before, strict=False):
+        note = partial(_note, progress, begin, total)
+        if isinstance(into, ShardedOperations):
+            added += yield from into.on_shard(part.number, partial(_merge_part, source, part, note))
+        else:
+            added += yield from _merge_part(source, part, note, into)
+    _warn(into.name, own, added)
+
+
+def _note(progress: Progress | None, begin: int, total: int, done: int) -> None:
+    if progress is not None:
+        progress(begin + done, total)
+
+
+def _merge_part(source: Source, part: Part, note: Callable[[int], None], into: FilterOperations) -> Op[int]:
+    """OR a part into a filter of one key; return about how many of its items are new."""
+    stored = into.stored
+    with outcome_matters(into.name, "merge it again"):
+        handle = yield from stored.acquire()
+        if handle.is_being_rebuilt:  # the pieces would not reach its successor
+            raise FilterMismatchError(f"{into.name!r} is being rebuilt: merge when that has ended")
+        (found,) = yield from stored.current()
+        ones = yield from into.ones(found)
+        try:
+            new = 0
+            for run in runs(part):
+                new += yield from _merge_run(stored, handle, source, part, run)
+                note(min(run.stop, part.num_bytes))
+            added = min(_more(found.header, ones, new), part.header.count)
+            if added:
+                yield from into.membership.add_count(handle, added)
+        except LayoutChanged:
+            raise FilterLostError(
+                f"{into.name!r} was replaced while it was merged into: merge again"
+            ) from None
+    stored.left = found.header.capacity - found.header.count - added
+    return added
+
+
+def _more(head: Header, ones: int, new: int) -> int:
+    """Return about how many items have set the new bits."""
+    before, now = (
+        sizing.approximate_count(bits, head.num_bits, head.num_hashes) for bits in (ones, ones + new)
+    )
+    return max(0, now - before)
+
+
+def _merge_run(stored: Stored, handle: Handle, source: Source, part: Part, run: range) -> Op[int]:
+    """OR some pieces; return how many bits are new."""
+    temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
+    key = source.beside(part, handle.key)
+    if key is None:
+        pieces: Sequence[bytes] = yield NextBatch(source.pieces)
+        some = [(first, piece) for first, piece in zip(run, pieces, strict=True) if piece.strip(b"\0")]
+        by_client = [stored.run(_OR_SEGMENT, handle, each, temporaries) for each in some]
+        before = unless_failed((yield from gather(by_client)))
+        return sum(map(_new_bits, before, (piece for _, piece in some)))
+    identity, end = part.header.identity, part.num_bytes
+    keys = (key, *temporaries)
+    sizes = ((identity, first, min(PIECE_BYTES, end - first)) for first in run)
+    in_server = [stored.run(_OR_FROM, handle, each, keys) for each in sizes]
+    added = unless_failed((yield from gather(in_server)))
+    if min(added) < 0:
+        raise FilterLostError(f"{source.name!r} was cleared, deleted or lost while it was read: merge again")
+    return sum(added)
+
+
+def _new_bits(before: bytes, piece: bytes) -> int:
+    return (int.from_bytes(piece, "big") & ~int.from_bytes(before, "big")).bit_count()
+
+
+def _warn(name: str, own: Saved, added: int) -> None:
+    head = mergeable.whole(own)
+    count = sum(part.header.count for part in own.parts) + added
+    if count > head.capacity:
+        _log.warning(
+            "%r has about %d items after the merge and was made for capacity %d: it errs more often than its "
+            "error_rate %s. Make larger filters, or use ScalingBloomFilter",
+            *(name, count, head.capacity, head.error_rate),
+        )

@@ -1,0 +1,109 @@
+"""Filters that are copied, restored and merged from and to clusters."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any
+
+import pytest
+import redis
+
+import bloomredis
+import bloomredis.asyncio
+from bloomredis import BloomFilter, ScalingBloomFilter, ShardedBloomFilter
+from tests.support.clusters import Cluster
+from tests.support.saving import ABSENT, ITEMS, KINDS, comparable
+from tests.support.servers import binaries, running
+
+ASKED = [*ITEMS, *ABSENT]
+
+
+@pytest.fixture(scope="module")
+def single() -> Any:
+    """A client of one server."""
+    with running(binaries()["redis-8"]) as server, server.client() as made:
+        yield made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_filters_move_to_a_server_and_back(cluster_client: Any, single: redis.Redis, kind: str) -> None:
+    """They answer alike there, and in the cluster under another name, in other slots."""
+    of, parameters = KINDS[kind]
+    single.flushall()
+    f = getattr(bloomredis, of)(cluster_client, "seen", **parameters)
+    f.add_many(ITEMS)
+    wanted = f.contains_many(ASKED)
+    away = f.copy(single, "copy")
+    assert away.contains_many(ASKED) == wanted
+    back = away.copy(cluster_client, "back")
+    assert back.contains_many(ASKED) == wanted
+    assert comparable(back.info()) == comparable(f.info())
+    file = io.BytesIO()
+    back.save(file)
+    file.seek(0)
+    assert type(f).restore(cluster_client, "restored", file).contains_many(ASKED) == wanted
+
+
+def test_shards_move_to_several_servers(cluster_client: Any, single: redis.Redis) -> None:
+    """And from these to one: each copy is spread as its servers are."""
+    single.flushall()
+    f = ShardedBloomFilter(cluster_client, "seen", capacity=5_000, error_rate=0.01, shards=5)
+    f.add_many(ITEMS)
+    wanted = f.contains_many(ASKED)
+    with running(binaries()["valkey-9"]) as other, other.client() as second:
+        pair: Any = [single, second]
+        spread = f.copy(pair, "spread")
+        assert spread.contains_many(ASKED) == wanted
+        assert single.dbsize() > 3
+        assert second.dbsize() > 2
+        assert ShardedBloomFilter.open(pair, "spread").contains_many(ASKED) == wanted
+        together = spread.copy(single, "together")
+        assert together.contains_many(ASKED) == wanted
+        assert spread.delete()
+        assert all(b":receipt:" in key for key in second.scan_iter())
+
+
+def test_merges_in_a_cluster(cluster_client: Any) -> None:
+    """In one slot or in two, plain and in shards."""
+    for names in (("{tag}one", "{tag}other"), ("one", "other")):
+        one, other = (BloomFilter(cluster_client, name, capacity=5_000, error_rate=0.01) for name in names)
+        one.add_many(range(500))
+        other.add_many(range(400, 900))
+        one.merge(other)
+        assert all(one.contains_many(range(900)))
+        assert abs(one.info().count - 900) < 30
+    whole: dict[str, Any] = {"capacity": 5_000, "error_rate": 0.01, "shards": 4}
+    some, more = (ShardedBloomFilter(cluster_client, name, **whole) for name in ("some", "more"))
+    some.add_many(range(500))
+    more.add_many(range(400, 900))
+    some.merge(more)
+    assert all(some.contains_many(range(900)))
+
+
+def test_a_filter_of_a_cluster_is_adopted(cluster_client: Any) -> None:
+    """Its layers are in its slot."""
+    BloomFilter(cluster_client, "full", capacity=500, error_rate=0.01).add_many(range(500))
+    grown = ScalingBloomFilter.adopt(cluster_client, "full")
+    grown.add_many(range(500, 2000))
+    assert all(grown.contains_many(range(2000)))
+
+
+def test_moves_with_asyncio(nodes: Cluster) -> None:
+    """The asyncio client of a cluster does the same."""
+    import redis.asyncio
+
+    async def main() -> None:
+        node = nodes.primaries()[0]
+        async with redis.asyncio.RedisCluster(host="127.0.0.1", port=node.port) as client:
+            whole: dict[str, Any] = {"capacity": 5_000, "error_rate": 0.01, "shards": 4}
+            f = bloomredis.asyncio.ShardedBloomFilter(client, "aio", **whole)
+            await f.add_many(ITEMS)
+            copy = await f.copy(client, "aio-copy")
+            assert await copy.contains_many(ASKED) == await f.contains_many(ASKED)
+            other = bloomredis.asyncio.ShardedBloomFilter(client, "aio-other", **whole)
+            await other.add_many(range(5000, 6000))
+            await copy.merge(other)
+            assert all(await copy.contains_many(range(5000, 6000)))
+
+    asyncio.run(main())

@@ -1,0 +1,160 @@
+"""Plain filters that become the oldest layer of one that grows."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import (
+    BloomFilter,
+    CountingBloomFilter,
+    FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
+    LocalFilter,
+    OutcomeUnknownError,
+    ScalingBloomFilter,
+)
+from tests.support.losing import LosingClient
+from tests.support.saving import Killed, Mortal
+
+OLD, NEW = range(2000), range(2000, 9000)
+LAYOUTS = pytest.mark.parametrize(
+    ("layout", "rate", "block_bits"), [("blocked", 0.01, 128), ("blocked", 1e-6, 256), ("classic", 0.01, 0)]
+)
+
+
+def adopted(bloom: Any, client: redis.Redis, **options: Any) -> Any:
+    """Return a filter that grows, over either driver."""
+    if not hasattr(bloom, "_loop"):
+        return ScalingBloomFilter.adopt(client, "seen", **options)
+    bloom.wait(__import__("bloomredis.asyncio").asyncio.ScalingBloomFilter.adopt(bloom._twin(client), "seen"))
+    return bloom.open(client, "seen", "ScalingBloomFilter")
+
+
+@LAYOUTS
+def test_a_full_filter_grows(
+    bloom: Any, client: redis.Redis, layout: str, rate: float, block_bits: int
+) -> None:
+    """It keeps its items, count, creation and time to live; new items go into further layers.
+
+    Blocks of 128 bits stay as they are: each layer is read with those of its own header.
+    """
+    f: Any = BloomFilter(client, "seen", capacity=2000, error_rate=rate, layout=layout, ttl=500)
+    f.add_many(OLD)
+    assert f._operations.stored.head.block_bits == block_bits
+    before = f.info()
+    grown = adopted(bloom, client)
+    about = grown.info()
+    assert (about.count, about.created_at) == (before.count, before.created_at)
+    assert about.error_rate == 2 * rate
+    assert before.generation != about.generation
+    assert 490 < about.ttl <= 500
+    assert all(grown.contains_many(OLD))
+    assert sum(grown.add_many(NEW)) > 6800
+    assert all(grown.contains_many([*OLD, *NEW]))
+    assert [layer.capacity for layer in grown.info().layers] == [8000, 4000, 2000]
+    assert sum(grown.contains_many(range(100_000, 110_000))) <= 22_000 * rate
+    assert ScalingBloomFilter(client, "seen", capacity=2000, error_rate=2 * rate, layout=layout).contains(5)
+
+
+def test_what_has_grown_is_a_filter_like_others(any_client: redis.Redis) -> None:
+    """It is saved, restored, emptied and deleted."""
+    BloomFilter(any_client, "seen", capacity=2000, error_rate=0.01).add_many(OLD)
+    grown = ScalingBloomFilter.adopt(any_client, "seen", expansion=4, tightening_ratio=0.8)
+    assert grown.info().error_rate == pytest.approx(0.05)
+    grown.add_many(NEW)
+    file = io.BytesIO()
+    grown.save(file)
+    file.seek(0)
+    assert all(ScalingBloomFilter.restore(any_client, "copy", file).contains_many([*OLD, *NEW]))
+    grown.clear()
+    assert not any(grown.contains_many(OLD))
+    assert grown.add_many(OLD)[0]
+    assert len(grown.info().layers) == 1
+    assert grown.delete()
+    assert not list(any_client.scan_iter("*seen*layer*"))
+
+
+@LAYOUTS
+def test_every_call_finds_the_items_of_the_oldest_layer(
+    any_client: redis.Redis, layout: str, rate: float, block_bits: int, tmp_path: Path
+) -> None:
+    """Alone, in batches, by claims, and in a file; and the layers have the blocks of their own headers."""
+    BloomFilter(any_client, "seen", capacity=2000, error_rate=rate, layout=layout).add_many(OLD)
+    grown: Any = ScalingBloomFilter.adopt(any_client, "seen")
+    grown.add_many(range(2000, 4000))
+    layers = grown._operations.stored.record.layers()
+    assert [layer.block_bits for layer in layers] == [256 if block_bits else 0, block_bits]
+    for item in (0, 1999, 2000, 3999):
+        assert grown.contains(item)
+        assert not grown.add(item)
+        assert grown.claim(item).state == "done"
+    assert all(claim.state == "done" for claim in grown.claim_many(range(4000)))
+    with grown.claim("new") as claim:
+        assert claim
+    assert "new" in grown
+    grown.save(tmp_path / "seen.bloom")
+    local = LocalFilter[int].open(tmp_path / "seen.bloom")
+    assert local.contains_many(range(9000)) == grown.contains_many(range(9000))
+
+
+def test_users_of_the_plain_filter_notice(any_client: redis.Redis) -> None:
+    """Their next call raises, and so does every other class but the right one."""
+    f = BloomFilter(any_client, "seen", capacity=2000, error_rate=0.01)
+    f.add("x")
+    ScalingBloomFilter.adopt(any_client, "seen")
+    for call in (f.add, f.contains):
+        with pytest.raises(FilterLostError):
+            call("x")
+    with pytest.raises(FilterMismatchError, match="use ScalingBloomFilter"):
+        BloomFilter.open(any_client, "seen")
+    assert "x" in ScalingBloomFilter.open(any_client, "seen")
+
+
+def test_what_cannot_be_adopted(any_client: redis.Redis) -> None:
+    """No filter, another class, or a rate that leaves none; and it stays as it is."""
+    with pytest.raises(FilterNotFoundError, match="no filter 'seen' to adopt"):
+        ScalingBloomFilter.adopt(any_client, "seen")
+    CountingBloomFilter(any_client, "counting", capacity=100, error_rate=0.01).add("x")
+    with pytest.raises(FilterMismatchError, match="CountingBloomFilter"):
+        ScalingBloomFilter.adopt(any_client, "counting")
+    BloomFilter(any_client, "loose", capacity=100, error_rate=0.6).add("x")
+    with pytest.raises(ValueError, match="take a smaller one"):
+        ScalingBloomFilter.adopt(any_client, "loose")
+    assert "x" in BloomFilter.open(any_client, "loose")
+    with pytest.raises(ValueError, match="expansion"):
+        ScalingBloomFilter.adopt(any_client, "loose", expansion=0)
+
+
+def test_a_lost_reply_does_not_adopt_twice(any_client: redis.Redis) -> None:
+    """Where the client gives up, the error says how to find out."""
+    BloomFilter(any_client, "seen", capacity=2000, error_rate=0.01).add_many(OLD)
+    losing: Any = LosingClient(any_client)
+    losing.lose = ["answer"] * 2 + ["lost"] * 9
+    ScalingBloomFilter.adopt(any_client, "seen")  # so that the script is known
+    BloomFilter(any_client, "other", capacity=2000, error_rate=0.01).add_many(OLD)
+    losing.lose = ["answer", "lost"]
+    with pytest.raises(OutcomeUnknownError, match="look whether it was done"):
+        ScalingBloomFilter.adopt(losing, "other")
+    assert all(ScalingBloomFilter.open(any_client, "other").contains_many(OLD))
+
+
+def test_a_process_that_ends_leaves_one_of_both(any_client: redis.Redis) -> None:
+    """The plain filter or the one that grows, with all items."""
+    met = set()
+    for step in range(20):
+        any_client.flushall()
+        BloomFilter(any_client, "seen", capacity=2000, error_rate=0.01).add_many(OLD)
+        mortal: Any = Mortal(any_client, step)
+        try:
+            ScalingBloomFilter.adopt(mortal, "seen")
+        except Killed:
+            kind: Any = ScalingBloomFilter if any_client.exists("{seen}:layer:0") else BloomFilter
+            met.add(kind)
+            assert all(kind.open(any_client, "seen").contains_many(OLD))
+    assert met == {ScalingBloomFilter, BloomFilter}

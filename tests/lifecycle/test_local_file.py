@@ -1,0 +1,73 @@
+"""Saved filters that are opened without a server."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import bloomredis
+from bloomredis import BloomFilter, LocalFilter, ShardedBloomFilter, keyed
+from tests.support.saving import ABSENT, ITEMS, KINDS, comparable
+
+ASKED = [*ITEMS, *ABSENT]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_answers_as_the_filter(any_client: redis.Redis, kind: str, tmp_path: Path) -> None:
+    """One by one, in batches, and about itself; also after it was pickled."""
+    of, parameters = KINDS[kind]
+    f = getattr(bloomredis, of)(any_client, "seen", **parameters)
+    f.add_many(ITEMS)
+    f.save(tmp_path / "seen.bloom")
+    wanted, about = f.contains_many(ASKED), f.info()
+    any_client.flushall()
+    local: Any = LocalFilter.open(tmp_path / "seen.bloom")
+    assert local.contains_many(ASKED) == wanted
+    assert [local.contains(item) for item in ASKED[1400:1600]] == wanted[1400:1600]
+    assert comparable(local.info()) == comparable(about)
+    assert local.contains_many([]) == []
+    assert pickle.loads(pickle.dumps(local)).contains_many(ASKED) == wanted  # noqa: S301 - our own
+
+
+def test_shards_that_were_never_made_have_nothing(any_client: redis.Redis, tmp_path: Path) -> None:
+    """A filter without items has a file, and finds none."""
+    ShardedBloomFilter(any_client, "seen", capacity=5_000, error_rate=0.01).reserve()
+    f = ShardedBloomFilter.open(any_client, "seen")
+    f.save(tmp_path / "seen.bloom")
+    local: Any = LocalFilter.open(tmp_path / "seen.bloom")
+    assert not any(local.contains_many(ASKED))
+    assert 5 not in local
+    assert not any(
+        ShardedBloomFilter.restore(any_client, "copy", tmp_path / "seen.bloom").contains_many(ASKED)
+    )
+
+
+def test_a_file_is_checked(any_client: redis.Redis, tmp_path: Path) -> None:
+    """A changed one is refused, unless the caller wants it so; a cut one always is."""
+    f = BloomFilter(any_client, "seen", capacity=5_000, error_rate=0.01)
+    f.add("x")
+    path = tmp_path / "seen.bloom"
+    f.save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[:3000] + bytes([data[3000] ^ 1]) + data[3001:])
+    with pytest.raises(ValueError, match="it was changed"):
+        LocalFilter.open(path)
+    assert "x" in LocalFilter.open(path, verify=False)
+    path.write_bytes(data[:-1])
+    for verify in (True, False):
+        with pytest.raises(ValueError, match=r"was cut|should have"):
+            LocalFilter.open(path, verify=verify)
+
+
+def test_a_file_has_its_own_encoding(any_client: redis.Redis, tmp_path: Path) -> None:
+    """Items are encoded as `encode` says."""
+    encode = keyed(b"0123456789abcdef")
+    f = BloomFilter[Any](any_client, "seen", capacity=1000, error_rate=1e-6, encode=encode)
+    f.add("x")
+    f.save(tmp_path / "seen.bloom")
+    assert "x" in LocalFilter[Any].open(tmp_path / "seen.bloom", encode=encode)
+    assert "x" not in LocalFilter.open(tmp_path / "seen.bloom")

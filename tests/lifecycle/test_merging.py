@@ -1,0 +1,286 @@
+"""The union of filters."""
+
+from __future__ import annotations
+
+import io
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import bloomredis
+from bloomredis import (
+    BloomFilter,
+    FilterLostError,
+    FilterMismatchError,
+    LocalFilter,
+    OutcomeUnknownError,
+    ShardedBloomFilter,
+    compat,
+)
+from bloomredis.bits.limits import HEADER_BYTES
+from bloomredis.operations.files import Reader
+from bloomredis.stored.restore import PIECE_BYTES
+from tests.support.losing import LosingClient
+from tests.support.saving import KINDS
+from tests.support.servers import Server, binaries, running
+
+LARGE: dict[str, Any] = {"capacity": 2_000_000, "error_rate": 0.01}
+SMALL: dict[str, Any] = {"capacity": 5_000, "error_rate": 0.01}
+SHARDED: dict[str, Any] = {"kind": "ShardedBloomFilter", "shards": 4, **SMALL}
+ONE, OTHER = range(1500), range(1000, 2500)
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "blocked": SMALL,
+    "classic": SMALL | {"layout": "classic"},
+    "large": LARGE,
+    "sharded": SHARDED,
+}
+EACH_LAYOUT = pytest.mark.parametrize("layout", LAYOUTS)
+
+
+def bits(client: redis.Redis, name: str) -> set[Any]:
+    """Return the bits of all parts of a filter."""
+    keys = [key for key in client.scan_iter(f"*{name}*") if b"receipt" not in key]
+    strings: list[Any] = [client.get(key) for key in keys if client.strlen(key) > 300]
+    return {string[64:] for string in strings}
+
+
+@EACH_LAYOUT
+def test_the_union_in_the_server(bloom: Any, client: redis.Redis, layout: str) -> None:
+    """It has the bits of adding both, and about their count; the other filter stays as it is."""
+    one, other, both = (bloom(client, name, **LAYOUTS[layout]) for name in ("one", "other", "both"))
+    one.add_many(ONE)
+    other.add_many(OTHER)
+    both.add_many([*ONE, *OTHER])
+    before = bits(client, "other")
+    one.merge(getattr(other, "_filter", other))
+    if layout != "sharded":  # their keys, and so their shares, are the same
+        assert bits(client, "one") == bits(client, "both")
+    assert bits(client, "other") == before
+    assert all(one.contains_many([*ONE, *OTHER]))
+    assert one.info().fill_ratio == both.info().fill_ratio
+    assert abs(one.info().count - 2500) < 60
+    assert not client.exists("{one}:segment:old", "{one}:segment:new")
+
+
+@EACH_LAYOUT
+def test_the_union_of_two_servers(bloom: Any, client: redis.Redis, layout: str) -> None:
+    """By way of the client it is the same."""
+    with running(binaries()["redis-6.2"]) as server, server.client() as away:
+        one, other = bloom(client, "one", **LAYOUTS[layout]), bloom(away, "other", **LAYOUTS[layout])
+        both = bloom(client, "both", **LAYOUTS[layout])
+        one.add_many(ONE)
+        other.add_many(OTHER)
+        both.add_many([*ONE, *OTHER])
+        one.merge(getattr(other, "_filter", other))
+        assert all(one.contains_many([*ONE, *OTHER]))
+        assert one.info().fill_ratio == both.info().fill_ratio
+        assert abs(one.info().count - 2500) < 60
+
+
+@pytest.mark.parametrize("layout", ["blocked", "classic", "sharded"])
+def test_a_file_is_merged_into_a_filter(bloom: Any, client: redis.Redis, layout: str, tmp_path: Path) -> None:
+    """A saved filter, or a snapshot, without the server that it came from."""
+    one, other = (bloom(client, name, **LAYOUTS[layout]) for name in ("one", "other"))
+    one.add_many(ONE)
+    other.add_many(OTHER)
+    other.save(tmp_path / "other.bloom")
+    other.delete()
+    one.merge(LocalFilter.open(tmp_path / "other.bloom"))
+    assert all(one.contains_many([*ONE, *OTHER]))
+
+
+def test_copies_are_merged_without_a_server(any_client: redis.Redis, tmp_path: Path) -> None:
+    """A snapshot and a file become one, which has what both have; the file stays as it was."""
+    one, other = (BloomFilter(any_client, name, **SMALL) for name in ("one", "other"))
+    one.add_many(ONE)
+    other.add_many(OTHER)
+    one.save(tmp_path / "one.bloom")
+    data = (tmp_path / "one.bloom").read_bytes()
+    local, theirs = LocalFilter.open(tmp_path / "one.bloom"), other.snapshot()
+    local.merge(theirs)
+    one.merge(other)
+    assert local.bits == one.snapshot().bits
+    assert abs(local.info().count - 2500) < 60
+    assert (tmp_path / "one.bloom").read_bytes() == data
+    with pytest.raises(FilterMismatchError, match="capacity"):
+        local.merge(BloomFilter(any_client, "third", capacity=1000, error_rate=0.01).snapshot())
+    with pytest.raises(TypeError, match="LocalFilter"):
+        local.merge(other)  # type: ignore[arg-type]
+
+
+def test_blocks_of_another_size_are_refused(any_client: redis.Redis) -> None:
+    """Filters that differ in nothing else stay apart, on the server and in a copy of it."""
+    one: Any = BloomFilter(any_client, "one", **SMALL)
+    one.add_many(ONE)
+    before, head = one.snapshot().bits, one._operations.stored.head
+    wide = replace(head, block_bits=256, generation=bytes(range(8)))
+    any_client.set("other", wide.pack() + bytes(wide.size_bytes - HEADER_BYTES))
+    other = BloomFilter.open(any_client, "other")
+    for theirs in (other, other.snapshot()):
+        with pytest.raises(FilterMismatchError, match="block_bits 128, and 'other' has block_bits 256"):
+            one.merge(theirs)
+    with pytest.raises(FilterMismatchError, match="block_bits"):
+        one.snapshot().merge(other.snapshot())
+    assert one.snapshot().bits == before
+
+
+def test_other_parameters_are_refused(any_client: redis.Redis) -> None:
+    """The error gives both values, and nothing is changed."""
+    one = BloomFilter(any_client, "one", **SMALL)
+    one.add_many(ONE)
+    before = one.snapshot().bits
+    others: list[tuple[dict[str, Any], str]] = [
+        (SMALL | {"capacity": 6000}, "capacity 5000, and 'other' has capacity 6000"),
+        (SMALL | {"error_rate": 0.02}, "error_rate 0.01, and 'other' has error_rate 0.02"),
+        (SMALL | {"layout": "classic"}, "layout blocked, and 'other' has layout classic"),
+    ]
+    for parameters, message in others:
+        other = BloomFilter(any_client, "other", **parameters)
+        other.add("x")
+        with pytest.raises(FilterMismatchError, match=message):
+            one.merge(other)
+        other.delete()
+    shards = [
+        ShardedBloomFilter(any_client, f"s{n}", shards=n, capacity=5000, error_rate=0.01) for n in (4, 5)
+    ]
+    with pytest.raises(FilterMismatchError):
+        shards[0].merge(shards[1])
+    assert one.snapshot().bits == before
+
+
+@pytest.mark.parametrize("kind", ["counting", "scaling", "rotating"])
+def test_classes_that_are_not_merged(any_client: redis.Redis, kind: str) -> None:
+    """The error says what to do instead."""
+    of, parameters = KINDS[kind]
+    one, other = (getattr(bloomredis, of)(any_client, name, **parameters) for name in ("one", "other"))
+    for each in (one, other):
+        each.add("x")
+    with pytest.raises(TypeError, match=r"cannot be merged: (ask both|add the items)"):
+        one.merge(other)
+    with pytest.raises(TypeError, match="merged with another one"):
+        BloomFilter(any_client, "plain", **SMALL).merge(one)
+    with pytest.raises(TypeError, match="another system"):
+        BloomFilter(any_client, "b", layout=compat.go_zero(100)).merge(
+            BloomFilter(any_client, "c", layout=compat.go_zero(100))
+        )
+
+
+def test_a_filter_merged_with_itself_stays(any_client: redis.Redis) -> None:
+    """Also over another object."""
+    one = BloomFilter(any_client, "one", **SMALL)
+    one.add_many(ONE)
+    about = one.info()
+    one.merge(BloomFilter.open(any_client, "one"))
+    assert one.info() == about
+
+
+def test_an_overfull_union_warns(any_client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says how many items there are about, and for how many it was made."""
+    one, other = (BloomFilter(any_client, name, capacity=2000, error_rate=0.01) for name in ("one", "other"))
+    one.add_many(ONE)
+    other.add_many(OTHER)
+    with caplog.at_level(logging.WARNING):
+        one.merge(other)
+    assert "made for capacity 2000" in caplog.text
+
+
+@pytest.mark.parametrize("layout", ["large", "sharded"])
+def test_progress_counts_bytes(any_client: redis.Redis, layout: str) -> None:
+    """It goes up to all of them, those of all shards."""
+    kind = getattr(bloomredis, str(LAYOUTS[layout].get("kind", "BloomFilter")))
+    parameters = {key: value for key, value in LAYOUTS[layout].items() if key != "kind"}
+    one, other = (kind(any_client, name, **parameters) for name in ("one", "other"))
+    for each in (one, other):
+        each.add_many(ONE)
+    steps: list[tuple[int, int]] = []
+    one.merge(other, progress=lambda done, total: steps.append((done, total)))
+    total = sum(part.num_bytes for part in saved_parts(other))
+    assert [done for done, _ in steps] == sorted({done for done, _ in steps})
+    assert len(steps) > 1
+    assert steps[-1] == (total, total)
+    assert {of for _, of in steps} == {total}
+
+
+def saved_parts(f: Any) -> Any:
+    """Return the parts of a filter as they would be saved."""
+    file = io.BytesIO()
+    f.save(file)
+    file.seek(0)
+    return Reader(file).saved.parts
+
+
+def test_what_others_add_meanwhile_stays(any_server: Server) -> None:
+    """Nothing of it is lost, in the server or by way of the client."""
+    done = threading.Event()
+
+    def add() -> list[int]:
+        with any_server.client() as own:
+            f, number = BloomFilter.open(own, "one"), 10_000_000
+            while not done.is_set():
+                f.add_many(range(number, number := number + 100))
+        return [*range(10_000_000, number)]
+
+    with any_server.client() as client, any_server.client() as second, ThreadPoolExecutor() as threads:
+        one = BloomFilter(client, "one", **LARGE)
+        one.reserve()
+        adding = threads.submit(add)
+        try:
+            for turn in range(6):
+                other = BloomFilter(second if turn % 2 else client, f"other-{turn}", **LARGE)
+                other.load(range(turn * 1000, turn * 1000 + 1000))
+                one.merge(other)
+        finally:
+            done.set()
+        added = adding.result()
+        assert len(added) > 100
+        assert all(one.contains_many([*range(6000), *added]))
+
+
+def test_a_lost_source_is_an_error(any_client: redis.Redis) -> None:
+    """What was merged by then is in; the caller begins again with what is there."""
+    one, other = (BloomFilter(any_client, name, **LARGE) for name in ("one", "other"))
+    one.reserve()
+    other.load(range(1000))
+
+    class Clearing:
+        """A client that clears the other filter before the second round."""
+
+        pipelines = 0
+
+        def execute_command(self, *command: Any, **options: Any) -> Any:
+            return any_client.execute_command(*command, **options)  # type: ignore[no-untyped-call]
+
+        def pipeline(self, *, transaction: bool) -> Any:
+            self.pipelines += 1
+            if self.pipelines == 2:
+                BloomFilter.open(any_client, "other").clear()
+            return any_client.pipeline(transaction=transaction)
+
+    assert LARGE["capacity"] > 8 * PIECE_BYTES
+    client: Any = Clearing()
+    with pytest.raises(FilterLostError, match="'other' was cleared"):
+        BloomFilter(client, "one").merge(BloomFilter(client, "other"))
+
+
+def test_a_merge_with_a_lost_reply_is_done_again(any_client: redis.Redis) -> None:
+    """The error says so, and the second call has the bits of both."""
+    one, other = (BloomFilter(any_client, name, **SMALL) for name in ("one", "other"))
+    one.add_many(ONE)
+    other.add_many(OTHER)
+    losing: Any = LosingClient(any_client)
+    mine, theirs = BloomFilter(losing, "one"), BloomFilter(losing, "other")
+    mine.merge(BloomFilter(losing, "one"))  # so that both are open
+    theirs.reserve()
+    sent = len(losing.sent)
+    losing.lose = ["answer"] * 5 + ["lost"]
+    with pytest.raises(OutcomeUnknownError, match="merge it again"):
+        mine.merge(theirs)
+    assert sent + 6 == len(losing.sent)
+    mine.merge(theirs)
+    assert all(one.contains_many([*ONE, *OTHER]))

@@ -1,0 +1,69 @@
+"""Filters of every kind to be saved, and processes that end while they restore one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+ITEMS: Final = range(1500)
+ABSENT: Final = range(10_000, 12_000)
+
+KINDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "blocked": ("BloomFilter", {"capacity": 20_000, "error_rate": 0.01}),
+    "classic": ("BloomFilter", {"capacity": 2_000, "error_rate": 0.01, "layout": "classic", "ttl": 500}),
+    "counting": ("CountingBloomFilter", {"capacity": 2_000, "error_rate": 0.01}),
+    "scaling": ("ScalingBloomFilter", {"capacity": 500, "error_rate": 0.01, "ttl": 500}),
+    "rotating": ("RotatingBloomFilter", {"capacity": 2_000, "error_rate": 0.01, "window": 500}),
+    "sharded": ("ShardedBloomFilter", {"capacity": 5_000, "error_rate": 0.01, "shards": 4, "ttl": 500}),
+}
+"""Classes and parameters, by a name for test ids."""
+
+
+def comparable(info: Any) -> dict[str, Any]:
+    """Return what a copy has in common with its filter, the time to live in rough figures."""
+    fields = {each: getattr(info, each) for each in info.__slots__}
+    for each in ("name", "generation", "created_at"):
+        del fields[each]
+    fields["ttl"] = fields["ttl"] and round(fields["ttl"] / 60)
+    fields["layers"] = [comparable(layer) for layer in info.layers]
+    return fields
+
+
+class Killed(BaseException):
+    """The process has ended: nothing that it would have done afterwards is done."""
+
+
+class Mortal:
+    """A client whose process ends after so many commands, also between those of one round trip."""
+
+    def __init__(self, client: Any, commands: int) -> None:
+        self._client = client
+        self.left = commands
+        self.sent: list[tuple[Any, ...]] = []
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        if self.left <= 0:
+            raise Killed
+        self.left -= 1
+        self.sent.append(command)
+        return self._client.execute_command(*command, **options)
+
+    def pipeline(self, *, transaction: bool) -> Any:
+        return _MortalPipeline(self)
+
+
+class _MortalPipeline:
+    def __init__(self, client: Mortal) -> None:
+        self._client = client
+        self._commands: list[tuple[Any, Any]] = []
+
+    def execute_command(self, *command: Any, **options: Any) -> None:
+        self._commands.append((command, options))
+
+    def execute(self, *, raise_on_error: bool) -> list[Any]:
+        replies: list[Any] = []
+        for command, options in self._commands:
+            try:
+                replies.append(self._client.execute_command(*command, **options))
+            except Exception as error:
+                replies.append(error)
+        return replies
