@@ -43,6 +43,22 @@ def test_a_command_that_is_stopped(any_server: Server) -> None:
         assert seen.contains("old")
 
 
+def test_a_command_that_is_killed(any_server: Server) -> None:
+    """Others go on with the filter at once, and once the successor has expired with the filter alone."""
+    with any_server.client() as client:
+        seen = BloomFilter(client, "seen", **PLAN)
+        seen.add("old")
+        with started("rebuild", "seen", "--url", any_server.url, "--timeout", "1s") as command:
+            wait_until("it begins", lambda: client.exists("{seen}:successor"))
+            command.kill()
+            assert command.wait(20) == -signal.SIGKILL
+        assert seen.add("meanwhile")
+        wait_until("the successor expires", lambda: not client.exists("{seen}:successor"))
+        assert seen.contains_many(["old", "meanwhile"]) == [True, True]
+        assert not seen.add("meanwhile")
+        assert client.getrange("seen", 12, 15) == bytes(4)
+
+
 def test_other_kinds_are_refused(any_server: Server) -> None:
     """With a line that says which kind the filter is."""
     url = ("--url", any_server.url)

@@ -32,6 +32,8 @@ WITH: Final = {
     "claims-not-pending": {"lost_reply", "cancel"},
     "claims-without-time": {"late_copy"},
     "claims-without-number": {"late_copy"},
+    "successor-left-out": {"slow"},
+    "follower-creates": {"flush_all", "evict_filter"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
 }
 """The faults by hole; all calls are made."""

@@ -20,6 +20,7 @@ from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Lane, Lanes, Pending
 from tests.support.holes_of_many import HOLES_OF_MANY, Patch
+from tests.support.holes_of_rebuilding import HOLES_OF_REBUILDING
 
 _RECALL: Final = "local function recall(receipt, call)\n"
 
@@ -209,6 +210,7 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "claims-without-time": _claims_of_a_name_have_no_time,
     "claims-without-number": _claims_of_a_name_are_one,
     **HOLES_OF_MANY,
+    **HOLES_OF_REBUILDING,
 }
 
 
