@@ -14,6 +14,7 @@ is the first one on its server, so its walk includes the repetition after NOSCRI
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -49,11 +50,13 @@ class Walk:
     _frames: set[FrameType] = field(default_factory=set)  # kept alive: no id is used twice
 
     def __enter__(self) -> Self:
+        gc.disable()  # what it collects is no part of the call
         sys.setprofile(self._record)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        gc.enable()
         self._frames.clear()
 
     def _record(self, frame: FrameType, event: str, _: object) -> None:
