@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Self
 
 from bloomredis import arguments
@@ -17,6 +17,7 @@ from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.operations.transfer import Progress
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.stored import reading
+from bloomredis.stored.saved import Part
 
 
 class Portable(Driven, Generic[I]):
@@ -113,7 +114,10 @@ class Portable(Driven, Generic[I]):
 
     def _as_source(self, for_client: Any) -> union.Source:
         parts = self._run(reading.parts_of(transfer.stored_of(self._operations)))
-        pieces = (self._run(parts.read(part, run)) for part, run in parts.runs())
+
+        def pieces(part: Part) -> Iterator[list[bytes]]:
+            return (self._run(parts.read(part, run)) for run in reading.runs(part))
+
         return union.stored_source(parts, pieces, together(self._client, for_client))
 
 
