@@ -57,7 +57,8 @@ class Portable(Driven, Generic[I]):
         step; where that does not come about, nothing is left ten minutes later.
 
         :param client: of any server, cluster or list of servers, whatever the filter was saved from.
-        :param file: a path, or an open binary file, which need not be seekable.
+        :param file: a path, or an open binary file, which need not be seekable; nothing is read behind the
+            filter where it is not, so that a connection may go on.
         :param encode: as in the constructor; it has to be that of the filter that was saved.
         :param progress: called with the bytes done so far, and all of them.
         :raises ValueError: the file was cut or changed, or has a filter of another class.
