@@ -23,6 +23,7 @@ from bloomredis.cli.items import add, check
 from bloomredis.cli.manage import create, delete
 from bloomredis.cli.plan import plan
 from bloomredis.cli.portable import copy, merge, restore, save
+from bloomredis.cli.rebuild import rebuild
 from bloomredis.cli.watch import watch
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 
@@ -52,21 +53,9 @@ def options(
 
 
 for command in (
-    dedupe,
-    create,
-    add,
-    check,
-    info,
-    delete,
-    save,
-    restore,
-    copy,
-    merge,
-    plan,
-    doctor,
-    watch,
-    export,
-    demo,
+    *(dedupe, create, add, check, info, delete),
+    *(save, restore, copy, merge, rebuild),
+    *(plan, doctor, watch, export, demo),
 ):
     app.command()(command)
 app.command("import")(import_)

@@ -11,6 +11,7 @@ from bloomredis.drivers.aio_filters import Expiring, Filter
 from bloomredis.drivers.aio_lifecycle import Adopting
 from bloomredis.drivers.binding import constructor, documented_as
 from bloomredis.drivers.queueing import AsyncQueueing
+from bloomredis.drivers.rebuilding import AsyncRebuildable
 from bloomredis.drivers.urls import addresses
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.counting import CountingOperations
@@ -33,7 +34,7 @@ from bloomredis.stored.module_filter import other_layout
 
 
 @documented_as(kinds.BloomFilter)
-class BloomFilter(Filter[I], AsyncQueueing[I], Expiring):
+class BloomFilter(Filter[I], AsyncQueueing[I], AsyncRebuildable, Expiring):
     """A Bloom filter in one key of a Redis or Valkey server."""
 
     _operations: PlainOperations | PartitionedOperations

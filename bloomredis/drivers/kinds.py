@@ -9,6 +9,7 @@ from bloomredis.drivers.binding import constructor, documented
 from bloomredis.drivers.filters import Expiring, Filter
 from bloomredis.drivers.lifecycle import Adopting
 from bloomredis.drivers.queueing import Queueing
+from bloomredis.drivers.rebuilding import Rebuildable
 from bloomredis.drivers.sync import SyncClient, SyncClients
 from bloomredis.drivers.urls import addresses
 from bloomredis.errors import FilterMismatchError
@@ -33,7 +34,7 @@ from bloomredis.stored.module_filter import other_layout
 
 
 @documented(Options)
-class BloomFilter(Filter[I], Queueing[I], Expiring):
+class BloomFilter(Filter[I], Queueing[I], Rebuildable, Expiring):
     """A Bloom filter in one key of a Redis or Valkey server.
 
     Of any number of concurrent `add(x)`, in any number of threads, processes and machines, exactly one gets
@@ -72,8 +73,8 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     def at(self, name: str, *, ttl: Seconds | None = None) -> Self:
         """Return the filter of another name in the same layout.
 
-        For programs that have a key for each call: nothing is sent, and it is cheap.  Only with a layout
-        from `bloomredis.compat`, and not for a chain of growing bitmaps.
+        For programs with a key for each call: nothing is sent.  Only with a layout from
+        `bloomredis.compat`, and not for a chain of growing bitmaps.
 
         :param ttl: seconds (or a timedelta) until the key expires, renewed by each insert; None for what
             this filter has.
@@ -111,8 +112,7 @@ class BloomFilter(Filter[I], Queueing[I], Expiring):
     def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server.
 
-        It takes as much memory as the filter.  Reading costs the server some 1 ms a megabyte, in pieces of
-        0.1 ms; what others add meanwhile may be in it.
+        It takes as much memory.  Reading costs the server some 1 ms a megabyte, in pieces of 0.1 ms.
         """
         return self._run(self._operations.snapshot())
 

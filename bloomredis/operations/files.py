@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -20,15 +21,25 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @contextmanager
 def written(file: File) -> Iterator[BinaryIO]:
-    """Open a file to be written; that of a path is another one until the end, and then replaces it."""
+    """Open a file to be written; that of a path is another one until the end, and then replaces it.
+
+    What is no regular file, as a pipe or a device, is written as it is.
+    """
     if not isinstance(file, str | os.PathLike):
         _check(file, "write")
         yield file
         return
     path = Path(file)
-    beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+    if path.exists() and not path.is_file():
+        with path.open("wb") as opened:
+            yield opened
+        return
+    path = path.resolve()  # of a symbolic link what it leads to
+    beside = path.with_name(f".{os.urandom(8).hex()}.part")
     try:
         with beside.open("xb") as opened:
+            if path.exists():
+                beside.chmod(stat.S_IMODE(path.stat().st_mode))
             yield opened
             opened.flush()
             os.fsync(opened.fileno())

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
 from bloomredis.bits.batch import AT_ONCE, BatchBits
 from bloomredis.bits.encoding import Encoder, Item, RowError
 from bloomredis.bits.layout import Layout
-from bloomredis.errors import BatchInterruptedError, FilterLostError
+from bloomredis.errors import BatchInterruptedError, FilterLostError, OutcomeUnknownError
 from bloomredis.operations.membership import Membership
 from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.protocol import scripts
@@ -176,14 +176,14 @@ def load(
     :param source: an iterator of batches of `LOAD_ITEMS`.
     """
     handle = stored.handle or (yield from stored.open())
-    batches = Load(cast("Layout", handle.layout) if stored.is_one_bitmap else None, encoder)
+    batches = Load(stored.segmented(handle), encoder)
     done = 0
     while True:
         batch = yield NextBatch(source, batches.take)
         if batches.items and (batches.is_full or not batch):
             before, done = done, done + batches.items
             with counted(before), outcome_matters(stored.name):
-                sent_to = yield from _send(stored, membership, batches)
+                sent_to = yield from _send(stored, membership, batches, handle.generation)
                 # There is nothing to compare with if the segments were empty.
                 added = batches.finish() if batches.was_empty else (yield Compute(batches.finish))
                 if sent_to and added:
@@ -213,17 +213,20 @@ def load_one_batch(
 ) -> Op[None]:
     """Add some items of a load; they are a batch of their own."""
     handle = yield from stored.acquire()
-    batch = Load(handle.bitmap if stored.is_one_bitmap else None, encoder)
+    batch = Load(stored.segmented(handle), encoder)
     batch.take(items)
     with outcome_matters(stored.name):
-        sent_to = yield from _send(stored, membership, batch)
+        sent_to = yield from _send(stored, membership, batch, handle.generation)
         added = batch.finish()
         if sent_to and added:
             yield from membership.add_count(sent_to, added)
 
 
-def _send(stored: Stored, membership: Membership, load: Load) -> Op[Handle | None]:
-    """Send a batch; return the handle of the filter if it got segments, and has yet to count the items."""
+def _send(stored: Stored, membership: Membership, load: Load, generation: bytes) -> Op[Handle | None]:
+    """Send a batch; return the handle of the filter if it got segments, and has yet to count the items.
+
+    :param generation: that of the filter when the load began.
+    """
     for at, each in enumerate(load.waiting):
         try:
             membership.loaded += sum((yield from membership.add(each.encoded, each.items)))
@@ -234,8 +237,8 @@ def _send(stored: Stored, membership: Membership, load: Load) -> Op[Handle | Non
     while load.is_dense and (handle is None or handle is not stored.handle):
         # A filter that was lost may have been replaced meanwhile.
         handle = stored.handle or (yield from stored.open())
-        if handle.layout != load.layout:
-            raise FilterLostError(f"{stored.name!r} was replaced by a filter with other bits; load again")
+        if stored.segmented(handle) != load.layout:
+            _raise_other_bits(stored.name, is_same=handle.generation == generation)
         with suppress(LayoutChanged):
             temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
             for segment in load.segments():
@@ -243,3 +246,13 @@ def _send(stored: Stored, membership: Membership, load: Load) -> Op[Handle | Non
                 found = yield from stored.run(_OR_SEGMENT, handle, arguments, temporaries)
                 load.record_previous(segment, found)
     return handle
+
+
+def _raise_other_bits(name: str, *, is_same: bool) -> NoReturn:
+    """Raise the error for a batch whose bits are of no use to the filter by now.
+
+    :param is_same: the filter has the generation for which they were made.
+    """
+    if is_same:
+        raise OutcomeUnknownError(f"{name!r} has been rebuilt, or begun to be, in the middle of a batch")
+    raise FilterLostError(f"{name!r} was replaced by a filter with other bits; load again")

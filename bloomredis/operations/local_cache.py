@@ -6,6 +6,8 @@ last call was sent; then the next call goes to the server again.  The answers of
 the copy of their generation.  The items of other clients are read piece by piece, before calls that go to
 the server anyway: at first without a pause, so that the copy of a filter of some megabytes is whole by the
 end of the first call; later with pauses, as long as the copy misses enough of them.
+
+A filter that is being rebuilt has no copy: its successor has to get also the items that it has.
 """
 
 from __future__ import annotations
@@ -88,6 +90,8 @@ class CachedMembership:
         return self._stored.attempt(partial(self._add_one, item=item, token=token))
 
     def _add_one(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
+        if handle.is_being_rebuilt:
+            return (yield from self._membership.add_under(handle, item, token))
         copy = yield from self._refreshed(handle)
         sent, owed = time.monotonic(), token is not None or self._are_owed([item])
         new = yield from self._membership.add_under(handle, item, token)
@@ -101,6 +105,8 @@ class CachedMembership:
         return self._stored.attempt(partial(self._test_one, item=item))
 
     def _test_one(self, handle: Handle, item: bytes) -> Op[bool]:
+        if handle.is_being_rebuilt:
+            return (yield from self._membership.test_under(handle, item))
         copy = yield from self._refreshed(handle)
         sent = time.monotonic()
         there = yield from self._membership.test_under(handle, item)
@@ -114,6 +120,8 @@ class CachedMembership:
         return self._stored.attempt(partial(self._add, encoded=encoded, source=source))
 
     def _add(self, handle: Handle, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:
+        if handle.is_being_rebuilt:
+            return (yield from self._membership.add(encoded, source))
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         if not len(ask):
@@ -140,6 +148,8 @@ class CachedMembership:
         return self._stored.attempt(partial(self._test, encoded=encoded))
 
     def _test(self, handle: Handle, encoded: Encoded) -> Op[list[bool]]:
+        if handle.is_being_rebuilt:
+            return (yield from self._membership.test(encoded))
         batch = hashed(handle.bitmap, encoded)
         ask = self._unknown(handle, batch)
         answers = np.ones(len(encoded), dtype=np.bool_)

@@ -282,5 +282,6 @@ class Membership:
         lane = self._lanes.take()
         call = lane.next_call(added)
         self.loaded += added
-        yield from self._stored.run(_ADD_COUNT, handle, (added, call), (lane.key,))
+        with suppress(LayoutChanged):  # it is another one by now, or has been begun to be rebuilt
+            yield from self._stored.run(_ADD_COUNT, handle, (added, call), (lane.key,))
         lane.free.append(lane)

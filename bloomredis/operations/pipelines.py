@@ -124,5 +124,5 @@ class Queueing(FilterOperations):
         self._queue(pipe, CONTAINS, handle, (len(keys), *keys, handle.identity, packed))
 
     def _queue(self, pipe: AnyPipeline, script: Script, handle: Handle, tail: Command) -> None:
-        version = self.stored.script(script, in_blocks=handle.in_blocks)
+        version = self.stored.script(script, handle.version)
         self._pipelines.queue(pipe, version, lambda verb, code: (verb, code, *tail))

@@ -17,6 +17,7 @@ from bloomredis.operations.held import Held
 from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.pipelines import Queueing
+from bloomredis.operations.rebuilding import Rebuilding
 from bloomredis.operations.snapshot import LocalFilter, snapshot
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.steps import Op
@@ -32,6 +33,7 @@ from bloomredis.stored.foreign import (
 )
 from bloomredis.stored.foreign_layers import ChainLayout, LinkedLayout, StoredChain, StoredLinks
 from bloomredis.stored.module import StoredModule
+from bloomredis.stored.rebuilding import StoredRebuildable
 from bloomredis.stored.single import StoredFilter
 
 MODULE_RATE: Final = 0.25
@@ -97,6 +99,24 @@ class PlainOperations(Queueing, FilterOperations):
         super(PlainOperations, other).__init__(stored, self.options, foreign=self.layout)
         return other
 
+    def rebuild(
+        self, *, capacity: int | None, error_rate: float | None, timeout: Seconds, take_over: bool
+    ) -> Rebuilding:
+        """Return a rebuild of the filter, which has not begun."""
+        if not isinstance(self.stored, StoredRebuildable):
+            raise TypeError(f"{self.name!r} has no header, so its clients could not follow a rebuild")
+        return Rebuilding(
+            self.stored, self._over,
+            capacity=capacity, error_rate=error_rate, timeout=timeout, take_over=take_over,
+        )  # fmt: skip
+
+    def _over(self, stored: StoredFilter) -> PlainOperations:
+        """Return the verbs of another filter with the same options."""
+        other = PlainOperations.__new__(PlainOperations)
+        super(PlainOperations, other).__init__(stored, self.options)
+        other.fullness = Fullness(stored, "warn")
+        return other
+
     def snapshot(self) -> Op[LocalFilter[Any]]:
         """Return a copy of the filter in this process."""
         return snapshot(self.stored, self.codec)
@@ -127,7 +147,7 @@ def _native(
 ) -> StoredFilter:
     new = planning.template(capacity, error_rate, layout)
     storage = options.storage(ttl, can_create=new is not None)
-    return StoredFilter(name, new=new, layout=layout, **storage)
+    return StoredRebuildable(name, new=new, layout=layout, **storage)
 
 
 def _module(

@@ -64,7 +64,8 @@ class LocalFilter(Generic[I]):
     ) -> Self:
         """Return the filter of a file that `save` wrote; no server is needed, nor memory for the bits.
 
-        The file is mapped into memory, which processes share; leave it unchanged while it is open.  Of a
+        The file is mapped into memory, which processes share.  Leave it unchanged while it is open: a process
+        whose mapped file is cut is ended by SIGBUS.  Of a
         filter that counts, a bit for each counter is kept in memory, a quarter of the file.
 
         :param encode: as in the constructor; it has to be that of the filter that was saved.

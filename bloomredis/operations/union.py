@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from bloomredis.bits import sizing
-from bloomredis.errors import FilterLostError
+from bloomredis.errors import FilterLostError, FilterMismatchError
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.operations.snapshot import LocalFilter
@@ -113,6 +113,8 @@ def _merge_part(source: Source, part: Part, note: Callable[[int], None], into: F
     stored = into.stored
     with outcome_matters(into.name, "merge it again"):
         handle = yield from stored.acquire()
+        if handle.is_being_rebuilt:  # the pieces would not reach its successor
+            raise FilterMismatchError(f"{into.name!r} is being rebuilt: merge when that has ended")
         (found,) = yield from stored.current()
         ones = yield from into.ones(found)
         or_run = _way(stored, handle, source, part)

@@ -21,7 +21,7 @@ from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, give_back
 from bloomredis.protocol.replies import Reply, flags_of
 from bloomredis.protocol.steps import Command, Op
 from bloomredis.stored.base import UNBOUNDED
-from bloomredis.stored.handle import Handle
+from bloomredis.stored.handle import IN_BLOCKS, LAYERED, WHOLE, Handle
 from bloomredis.stored.module import StoredModule
 from bloomredis.stored.module_filter import test_command
 
@@ -133,7 +133,7 @@ class Usual:
         self._lanes = operations.lanes
         self._fullness = operations.fullness
         self._add, self._contains = (
-            [self.stored.script(verb, in_blocks=in_blocks).sha for in_blocks in (False, True)]
+            [self.stored.script(verb, version).sha for version in (WHOLE, IN_BLOCKS, LAYERED)]
             for verb in (ADD, CONTAINS)
         )
         self._of_module = isinstance(self.stored, StoredModule)
@@ -154,7 +154,7 @@ class Usual:
         lane = lanes.pop() if lanes else self._lanes.take()
         packed = handle.layout.pack_one(item)
         call = lane.next_call(crc32(packed, handle.check))
-        sha = self._add[handle.in_blocks]
+        sha = self._add[handle.version]
         if handle.extra:
             keys = (handle.key, lane.key, *handle.extra)
             command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed, call)
@@ -175,7 +175,7 @@ class Usual:
         packed = handle.layout.pack(items)
         keys = (handle.key, lane.key, *handle.extra)
         call = lane.next_call(crc32(packed, handle.check))
-        sha = self._add[handle.in_blocks]
+        sha = self._add[handle.version]
         command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed, call)
         return UsualBatch(command, lane, self, handle, items, source, sent)
 
@@ -185,7 +185,7 @@ class Usual:
         if handle is None or self._of_module or not 0 < len(items) <= handle.items:
             return None
         keys, packed = (handle.key, *handle.extra), handle.layout.pack(items)
-        sha = self._contains[handle.in_blocks]
+        sha = self._contains[handle.version]
         command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed)
         return UsualTests(command, self, handle, items)
 
@@ -207,7 +207,7 @@ class Usual:
         if self._of_module:
             return UsualModuleTest(test_command(handle, (encoded,)), self, handle, encoded)
         packed = handle.layout.pack_one(encoded)
-        sha = self._contains[handle.in_blocks]
+        sha = self._contains[handle.version]
         if handle.extra:
             keys = (handle.key, *handle.extra)
             command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed)

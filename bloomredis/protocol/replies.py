@@ -46,6 +46,7 @@ LANE: Final = "BLOOMLANE"
 FULL: Final = "BLOOMFULL"
 ENDED: Final = "BLOOMENDED"
 MODULE: Final = "BLOOMMODULE"
+REBUILDING: Final = "BLOOMREBUILDING"
 WRONG_TYPE: Final = "WRONGTYPE"
 
 _CLASSES: Final = {
@@ -108,7 +109,8 @@ _FLAGS: Final = tuple(flag in (1, 49) for flag in range(256))  # 49 is "1"
 _WORD: Final = re.compile(
     "|".join(
         [
-            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, ENDED, MODULE, WRONG_TYPE),
+            *(MISSING, FOREIGN, CHANGED, DAMAGED, ARGUMENT, STALE, LANE, FULL, ENDED, MODULE, REBUILDING),
+            WRONG_TYPE,
             *(rf"\b{word}\b" for word in _ADVICE),
         ]
     )

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import Final
 
-from bloomredis.errors import BloomError, FilterNotFoundError
+from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
@@ -27,12 +27,14 @@ class AdoptedFilter(StoredFilter):
         """Make it the first layer, whatever its generation.
 
         :raises FilterNotFoundError: there is none.
-        :raises FilterMismatchError: the key holds something else.
+        :raises FilterMismatchError: the key holds something else, or is being rebuilt.
         :raises ValueError: its error rate leaves none for further layers.
         """
         reply = None
         while reply is None:
             found = (yield from self.describe()).header
+            if found.is_being_rebuilt:
+                raise FilterMismatchError(f"{self.name!r} is being rebuilt: adopt it when that has ended")
             record = _record(found, expansion, tightening_ratio)
             reply = yield from self._as_known(
                 _ADOPT,
@@ -55,13 +57,6 @@ def _record(found: Header, expansion: int, tightening_ratio: float) -> ScalingRe
             f"a filter of error_rate {found.error_rate} makes one of {rate:g} with tightening_ratio "
             f"{tightening_ratio}: take a smaller one"
         )
-    head = replace(
-        found,
-        kind=ScalingRecord.kind,
-        rules=ADOPTED,
-        error_rate=rate,
-        generation=os.urandom(8),
-        created_at=0,
-        count=0,
-    )
+    new = found.as_new(os.urandom(8), created_at=0)
+    head = replace(new, kind=ScalingRecord.kind, rules=ADOPTED, error_rate=rate, count=0)
     return ScalingRecord(head=head, expansion=expansion, tightening_ratio=tightening_ratio)

@@ -23,14 +23,22 @@ from zlib import crc32
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.blocked import Blocked
-from bloomredis.bits.layout import Packing
+from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, flags_of
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.handle import Description, Handle, LayoutChanged, UnderWay
+from bloomredis.stored.handle import (
+    IN_BLOCKS,
+    LAYERED,
+    WHOLE,
+    Description,
+    Handle,
+    LayoutChanged,
+    UnderWay,
+)
 
 T = TypeVar("T")
 Arguments = Sequence[bytes | int | str]
@@ -42,7 +50,7 @@ UNBOUNDED: Final = 1 << 62
 """More items than are ever added."""
 
 _CONTAINS, _EXPIRE = scripts.load("contains"), scripts.load("expire")
-_IN_BLOCKS: Final = {verb: scripts.load(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")}
+_SHORT: Final = {verb: scripts.load(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")}
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
 """A method that deals with a script's refusal: it returns where the call should be made again."""
@@ -57,7 +65,7 @@ class Stored(ABC):
     is_one_bitmap: bool = True
     """True if all bits of an item lie in one string, so that a copy or a segment of it holds whole items."""
     has_layers: ClassVar[bool] = False
-    """True if the scripts have to know several layers."""
+    """True if the scripts always have to know several layers."""
     notices_loss: ClassVar[bool] = True
     """True if a script refuses where the filter is missing, so that a replica may be asked."""
 
@@ -83,17 +91,23 @@ class Stored(ABC):
         *,
         generation: bytes = b"",
         layers: int = 1,
+        is_being_rebuilt: bool = False,
     ) -> Handle:
         """Cache the verified identity and layout.
 
         :param keys: the filter's key and those that every script is given behind its own.
         :param layers: how many there are in this layout.
+        :param is_being_rebuilt: identity and layout are those of the filter and of its successor.
         """
         key, *extra = keys or (self.key,)
         self._opened += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
-        check, in_blocks = crc32(generation), isinstance(layout, Blocked)
-        self.handle = Handle(identity, layout, items, key, tuple(extra), generation, check, in_blocks)
+        check, version = crc32(generation), IN_BLOCKS if isinstance(layout, Blocked) else WHOLE
+        if self.has_layers or is_being_rebuilt:
+            version = LAYERED
+        self.handle = Handle(
+            identity, layout, items, key, tuple(extra), generation, check, version, is_being_rebuilt
+        )
         return self.handle
 
     def reset(self) -> None:
@@ -134,19 +148,20 @@ class Stored(ABC):
             except LayoutChanged:
                 continue
 
+    def segmented(self, handle: Handle) -> Layout | None:
+        """Return the layout of a filter to which segments of bits may be or-ed; None for other filters."""
+        return handle.bitmap if self.is_one_bitmap and not handle.is_being_rebuilt else None
+
     def check_writable(self) -> None:
         """Raise `TypeError` if the filter is only read."""
         if self.only_read:
             raise TypeError(self.only_read)
 
-    def script(self, script: scripts.Script, *, in_blocks: bool) -> scripts.Script:
-        """Return a script in the version for this kind of storage.
-
-        :param in_blocks: in the short one for the blocked layout, if there is one.
-        """
-        if self.has_layers:
+    def script(self, script: scripts.Script, version: int) -> scripts.Script:
+        """Return a script in the version of a handle; there is a short one of some verbs only."""
+        if version == LAYERED:
             return scripts.load(script.verb, layered=True)
-        return _IN_BLOCKS.get(script.verb, script) if in_blocks else script
+        return _SHORT.get(script.verb, script) if version == IN_BLOCKS else script
 
     def run(
         self,
@@ -172,7 +187,7 @@ class Stored(ABC):
         wait = None if reads else self.wait
         anywhere = reads and replicas and self.notices_loss
         every, values = [handle.key, *keys, *handle.extra], [handle.identity, *arguments]
-        version = self.script(script, in_blocks=handle.in_blocks and not earlier)
+        version = self.script(script, WHOLE if earlier and handle.version == IN_BLOCKS else handle.version)
         try:
             return (yield from call(version, every, values, wait, reads=anywhere, again=again))
         except Refusal as refusal:

@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.stored.header import Header
@@ -60,6 +61,14 @@ class LayoutChanged(Exception):  # noqa: N818 - it never reaches a caller
     """The stored filter changed; nothing was executed.  Acquire, re-pack and retry."""
 
 
+WHOLE: Final = 0
+"""Version of a script that knows filters of one layer."""
+IN_BLOCKS: Final = 1
+"""The short version, for the blocked layout."""
+LAYERED: Final = 2
+"""The version that knows several layers, and a filter that is being rebuilt with its successor."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Handle:
     """A verified filter: what every call to it needs."""
@@ -71,14 +80,16 @@ class Handle:
     extra: tuple[bytes, ...] = ()  # keys that every script is given behind its own
     generation: bytes = b""  # empty for a bitmap of another system
     check: int = 0  # of the generation, for the names of calls
-    in_blocks: bool = False  # one layer in the blocked layout, for which scripts have a short version
+    version: int = WHOLE  # of the scripts
+    is_being_rebuilt: bool = False  # the layout is that of the filter, then that of its successor
     losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # that were noticed
 
     @property
     def bitmap(self) -> Layout:
-        """The layout, of a filter in one bitmap."""
-        return cast("Layout", self.layout)
+        """The layout, of a filter in one bitmap; while it is being rebuilt without that of its successor."""
+        layout: object = self.layout
+        return cast("Layout", cast("Layered", layout).layers[0] if self.is_being_rebuilt else layout)
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)
-        return Handle, (*fields, self.in_blocks)
+        return Handle, (*fields, self.version, self.is_being_rebuilt)

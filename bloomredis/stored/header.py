@@ -40,8 +40,13 @@ ADOPTED: Final = 2
 """Rules of a filter that grows whose first layer was a filter of its own: that has the size in the header."""
 _OF_LAYERS: Final = {KINDS.index("ScalingBloomFilter"), KINDS.index("RotatingBloomFilter")}
 
-_FORMAT: Final = struct.Struct(">6sBBBBBB4sQQd8sQQ")
-_RESERVED: Final = bytes(4)
+_FORMAT: Final = struct.Struct(">6sBBBBBBB3sQQd8sQQ")
+
+BEING_REBUILT: Final = 1
+"""Bit of `rebuilds`: the filter has a successor, which gets all items too."""
+REBUILT: Final = 2
+"""Bit of `rebuilds`: the filter is the successor of another one."""
+TAG_BYTES: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,7 @@ class Header:
     `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` and `block_bits` are 0 in
     the classic layout; `kind` says what follows the header.  Of a filter that counts, `num_bits` is the
     number of counters.  `rules` are those that the layers of a filter in layers are sized by, else 0.
+    `rebuilds` are the bits above; `tag` is random in a successor, else zero.
     """
 
     layout: str
@@ -65,6 +71,8 @@ class Header:
     block_bits: int = 0
     kind: int = FILTER
     rules: int = 0
+    rebuilds: int = 0
+    tag: bytes = bytes(TAG_BYTES)
 
     def pack(self) -> bytes:
         """Return the 64 bytes that are stored."""
@@ -76,7 +84,8 @@ class Header:
             self.blocks_per_item,
             self.kind,
             self.rules,
-            _RESERVED,
+            self.rebuilds,
+            self.tag,
             self.num_bits,
             self.capacity,
             self.error_rate,
@@ -98,7 +107,21 @@ class Header:
     @property
     def parameters(self) -> Header:
         """The same without the fields that differ between two filters with the same parameters."""
-        return replace(self, generation=bytes(8), created_at=0, count=0)
+        return replace(self, generation=bytes(8), created_at=0, count=0, rebuilds=0, tag=bytes(TAG_BYTES))
+
+    @property
+    def is_being_rebuilt(self) -> bool:
+        """True if the filter has a successor."""
+        return bool(self.rebuilds & BEING_REBUILT)
+
+    def as_new(self, generation: bytes, created_at: int) -> Header:
+        """The header of another filter with the same bits, which no rebuild has made."""
+        own = replace(self, rebuilds=0, tag=bytes(TAG_BYTES))
+        return replace(own, generation=generation, created_at=created_at)
+
+    def emptied(self, generation: bytes) -> Header:
+        """The header of the same filter once it is cleared."""
+        return replace(self, generation=generation, rebuilds=self.rebuilds & REBUILT)
 
     @property
     def is_possible(self) -> bool:
@@ -131,17 +154,24 @@ def cell_bits(kind: int) -> int:
     return COUNTER_BITS if kind == COUNTING else 1
 
 
+def identified(identity: bytes) -> Header:
+    """Return the header of an identity, which lacks the count; what follows the identity is left out."""
+    return parse(identity[:IDENTITY_BYTES] + bytes(HEADER_BYTES - IDENTITY_BYTES))
+
+
 def parse(data: bytes, kind: int = FILTER) -> Header:
     """Return a header of that kind.  Raises `ValueError`, which names the fault, for other bytes."""
     if len(data) != HEADER_BYTES:
         raise ValueError(f"a header has {HEADER_BYTES} bytes, not {len(data)}")
-    magic, version, code, hashes, blocks, found, rules, reserved, *numbers = _FORMAT.unpack(data)
+    magic, version, code, hashes, blocks, found, rules, rebuilds, tag, *numbers = _FORMAT.unpack(data)
     if magic != _MAGIC:
         raise ValueError(f"it begins with {magic!r}, not {_MAGIC!r}")
     if version != _VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
     known_rules = (ADOPTED if found == SCALING else RULES) if {found, kind} & _OF_LAYERS else 0
-    if code not in _LAYOUTS or found >= len(KINDS) or rules > known_rules or reserved != _RESERVED:
+    known_rebuilds = BEING_REBUILT | REBUILT if found == FILTER else 0
+    is_known = rules <= known_rules and rebuilds <= known_rebuilds and (rebuilds & REBUILT or not any(tag))
+    if code not in _LAYOUTS or found >= len(KINDS) or not is_known:
         raise ValueError(
             f"it has layout {code}, kind {found}, options {data[11:16].hex()}, unknown to this release"
         )
@@ -151,7 +181,8 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
     fields = dict(zip(names, numbers, strict=True))
     layout, block_bits = _LAYOUTS[code]
     parameters = {"num_hashes": hashes, "blocks_per_item": blocks, "block_bits": block_bits}
-    head = Header(layout=layout, kind=kind, rules=rules, **parameters, **fields)
+    options = {"rules": rules, "rebuilds": rebuilds, "tag": tag}
+    head = Header(layout=layout, kind=kind, **options, **parameters, **fields)
     if not head.is_possible:
         raise ValueError(
             f"its parameters make no filter: num_hashes {hashes}, num_bits {head.num_bits}, "

@@ -28,6 +28,8 @@ PARAMETERS_BYTES: Final = 48
 
 MAX_LAYERS: Final = 255
 MAX_SLICES: Final = 64
+LEAST_WIDTH: Final = 10_000
+"""Microseconds that a slice has at least: in shorter ones no call would come to its end."""
 _TIME: Final = struct.Struct(">Q")
 _NEGLIGIBLE: Final = 2.0**-15  # share of a rate, so small that all layers together have no 1% of it
 _FINEST: Final = 1e-11  # rate that a classic layer keeps, however low the whole filter's is
@@ -200,7 +202,7 @@ class RotatingRecord(LayerRecord):
 
     def check(self) -> None:
         """Raise `ValueError` for impossible slices."""
-        if not 0 < self.width < 2**52 or not 0 < self.slices <= MAX_SLICES:
+        if not LEAST_WIDTH <= self.width < 2**52 or not 0 < self.slices <= MAX_SLICES:
             raise ValueError(f"it has {self.slices} slices of {self.width} microseconds")
 
     def ended_before(self, other: Self) -> bool:

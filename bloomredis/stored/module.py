@@ -93,7 +93,7 @@ class StoredModule(Versioned):
 
     # -- calls
 
-    def script(self, script: scripts.Script, *, in_blocks: bool = False) -> scripts.Script:  # noqa: ARG002 - there are no blocks
+    def script(self, script: scripts.Script, version: int) -> scripts.Script:  # noqa: ARG002 - there is one
         """Return a script in the version for filters of the module."""
         return _OWN.get(script.verb) or scripts.load(script.verb, module=True)
 

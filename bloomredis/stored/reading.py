@@ -22,6 +22,7 @@ from bloomredis.stored.shards import StoredShards
 from bloomredis.stored.single import StoredFilter
 
 READ: Final = scripts.load("read")
+_GONE: Final = (replies.MISSING, replies.CHANGED, replies.FOREIGN, replies.DAMAGED, replies.WRONG_TYPE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,11 @@ class StoredParts:
         try:
             return unless_failed((yield from gather(calls)))
         except Refusal as refusal:
-            if refusal.word not in (replies.MISSING, replies.CHANGED, replies.FOREIGN, replies.DAMAGED):
+            if refusal.word not in _GONE:
                 raise
             raise FilterLostError(
-                f"{self.name!r} was cleared, deleted or lost while it was read, and nothing came of it: "
-                "begin again"
+                f"{self.name!r} was cleared, deleted, rebuilt or lost while it was read, and nothing came of "
+                "it: begin again"
             ) from None
 
 
@@ -126,7 +127,7 @@ def _of_shards(stored: StoredShards) -> Op[StoredParts]:
         number: Place(each.key, found.record.server(number) if stored.servers > 1 else None)
         for number, (each,) in zip(made, described, strict=True)
     }
-    ttl = max(0, found.ttl)
+    ttl = 0 if found.ttl < 0 else max(1, found.ttl)
     return StoredParts(stored.name, Saved(record.pack(generations), parts, ttl), places)
 
 

@@ -102,8 +102,8 @@ class Saved:
         """Raise `ValueError`, which names the fault, unless parts and record are those of one filter."""
         record = self.parsed
         if record is None:
-            if len(self.parts) != 1:
-                raise ValueError(f"it has {len(self.parts)} parts and no record")
+            if [part.number for part in self.parts] != [0]:
+                raise ValueError(f"it has parts {[part.number for part in self.parts]} and no record")
         elif isinstance(record, LayerRecord):
             _check_layers(record, self.parts)
         else:
@@ -114,7 +114,7 @@ class Saved:
         record = self.parsed
         if record is None:
             (part,) = self.parts
-            head = replace(part.header, generation=os.urandom(8), created_at=created_at)
+            head = part.header.as_new(os.urandom(8), created_at)
             return replace(self, parts=(Part(0, head),))
         if isinstance(record, LayerRecord):
             made: Any = replace(record, head=replace(record.head, generation=os.urandom(8)))

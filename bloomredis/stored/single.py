@@ -63,7 +63,9 @@ class StoredFilter(Versioned):
         handle = yield from self.acquire()
         try:
             found = yield from self.describe()
-            if found.header.identity != handle.identity:
+            if not handle.identity.startswith(found.header.identity):
+                if (yield from self._follow(handle)):
+                    return (yield from self.current())
                 what = self.loss(replies.CHANGED)
             elif self._kind == header.FILTER and found.header.count < self._count:
                 what = f"{self.name!r} was replaced by an older copy: it had counted {self._count} items"
@@ -72,14 +74,22 @@ class StoredFilter(Versioned):
                 return [found]
         except (FilterNotFoundError, FilterMismatchError) as error:
             what = str(error)
+        if self.handle is not handle:  # another call has dealt with it meanwhile
+            return (yield from self.current())
         self.lose(what, handle)
         yield from self.acquire()
         return [(yield from self.describe())]
 
+    def _follow(self, handle: Handle) -> Op[bool]:  # noqa: ARG002 - it cannot be rebuilt
+        """Go on with what continues the filter of a handle; False if nothing does."""
+        yield from ()
+        return False
+
     def room(self, handle: Handle) -> Op[int]:
         """Return the new items until the capacity is reached; `UNBOUNDED` if the filter is another one."""
         found = header.parse((yield from send(("GETRANGE", handle.key, 0, limits.HEADER_BYTES - 1))))
-        return found.capacity - found.count if found.identity == handle.identity else UNBOUNDED
+        is_known = handle.identity.startswith(found.identity)
+        return found.capacity - found.count if is_known else UNBOUNDED
 
     def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is short
         raise FilterMismatchError(
@@ -94,9 +104,7 @@ class StoredFilter(Versioned):
         self.reset()
         opened, generation = self._opened, os.urandom(8)
         try:
-            reply = yield from self._replace(
-                _CLEAR, lambda head: [replace(head, generation=generation).pack()], ()
-            )
+            reply = yield from self._replace(_CLEAR, lambda head: [head.emptied(generation).pack()], ())
         except FilterNotFoundError:
             yield from self.take()
         else:
@@ -124,7 +132,12 @@ class StoredFilter(Versioned):
                 again=bool(keys),  # with a receipt
             )
             if reply is not None:
+                yield from self._replaced(found)
                 return reply
+
+    def _replaced(self, found: Header) -> Op[None]:  # noqa: ARG002 - it cannot be rebuilt
+        """Delete what belonged to a filter that was cleared or deleted."""
+        yield from ()
 
     def read(self, reply: Sequence[Any]) -> Description:
         """Parse a description; `FilterMismatchError` if the filter cannot be used."""
@@ -141,9 +154,13 @@ class StoredFilter(Versioned):
         self._check_parameters(head)
         return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
 
-    def _accept(self, head: Header) -> Handle:
+    def _learn(self, head: Header) -> None:
+        """Note the header that was found."""
         self._lost, self._found, self._count = None, head, head.count
         self.left = head.capacity - head.count
+
+    def _accept(self, head: Header) -> Handle:
+        self._learn(head)
         return self.remember(head.identity, planning.stored(head), generation=head.generation)
 
     def _find(self) -> Op[Header]:

@@ -4,7 +4,7 @@
 -- ARGV[1]  its length in bytes
 -- ARGV[2]  its time to live in milliseconds
 --
--- Reply: 1
+-- Reply: 1; a string of that length is left alone
 
 -- include: decimals
 -- include: create
@@ -14,5 +14,7 @@ local key, length, ttl = KEYS[1], read_number(ARGV[1], 1), read_number(ARGV[2], 
 if not length or not ttl then
   return redis.error_reply('BLOOMARGUMENT the length or the time to live is malformed')
 end
-allocate(key, length, ttl)
+if redis.call('STRLEN', key) < length then  -- else this is a late copy, and the string is written already
+  allocate(key, length, ttl)
+end
 return 1

@@ -30,16 +30,24 @@ end
 local filter, refusal = open_filter(key, identity)
 if not filter then
   return refusal
-elseif filter.header:byte(11) ~= 0 or filter.header:sub(8, 32) ~= template:sub(8, 32) then
+elseif filter.header:byte(11) ~= 0 or filter.header:sub(8, 12) ~= template:sub(8, 12)
+  or filter.header:sub(17, 32) ~= template:sub(17, 32) then
   return redis.error_reply('BLOOMARGUMENT the layer is not as large as the filter, or that is no plain one')
 end
 local left = redis.call('PTTL', key)
-redis.call('SETRANGE', key, 0, '')  -- a full memory refuses this
+-- Writes that change nothing: what refuses the others to follow, a full memory or a missing right, refuses these.
+redis.call('SETRANGE', key, 0, '')
+redis.call('SETRANGE', layer, 0, '')
+redis.call('SET', key, '', 'NX')
+if left >= 0 then
+  left = math.max(1, left)
+  redis.call('PEXPIRE', key, left)
+end
 redis.call('RENAME', key, layer)
 redis.call('SETRANGE', layer, 0, template:sub(1, 48) .. filter.header:sub(49))
 local record = wanted .. filter.header:sub(49, 56)
 redis.call('SET', key, record)
-if left > 0 then
+if left >= 0 then
   redis.call('PEXPIRE', key, left)
 end
 return { hex(record), redis.call('PTTL', key) }

@@ -135,7 +135,7 @@ def test_a_loss_ends_the_block_with_an_error(
 
     with caplog.at_level(logging.WARNING, "bloomredis"), pytest.raises(ClaimLostError, match="'a' ran out"):
         work()
-    assert "the claim on 'a' ran out" in caplog.text
+    wait_until("it is logged", lambda: "the claim on 'a' ran out" in caplog.text)
     assert not f.contains("a")
 
 

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import compress
 from typing import Any, Final
 
 import redis
@@ -19,7 +20,7 @@ from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
 from tests.history.crashing import Crash, Work
 from tests.history.faults import Faults
 from tests.history.losses import NOTICED, Loss
-from tests.history.plans import REMEMBERED, SHARDS, SLICES, Plan
+from tests.history.plans import REMEMBERED, SHARDS, SIZE, SLICES, Plan
 from tests.history.watching import REPLACED, Watch, watched
 from tests.support.background import started
 from tests.support.servers import Server
@@ -33,8 +34,16 @@ STALLS: Final = (0.0, 0.01, 0.05, 0.2)
 BEFORE_THE_END: Final = 2 * NOTICED
 """Of a round: time that is left to notice what is noticed late."""
 
+ABANDONED: Final = 0.2
+"""Share of the rebuilds that end with an exception."""
+
 AHEAD: Final = 0.02
 """Seconds by which a process is faster than others."""
+
+
+class _Abandoned(Exception):  # noqa: N818 - no error of the library
+    """Raised in the block of a rebuild."""
+
 
 Crashes = Callable[[Crash], Sequence[tuple[float, float]]]
 
@@ -160,6 +169,17 @@ class Disturber:
         else:
             self._at_once("delete")
 
+    def rebuild(self) -> None:
+        """Rebuild the filter from all that it holds, for other numbers of items; abandon it at times."""
+        f, stall = self._filter(), self._dice.choice(STALLS)
+        capacity = self._dice.choice((None, SIZE["capacity"] // 3, SIZE["capacity"] * 2))
+        with suppress(FilterLostError, _Abandoned), f.rebuild(capacity=capacity) as new:
+            items = self._what.asked_so_far()
+            new.load(list(compress(items, f.contains_many(items))))
+            time.sleep(stall)
+            if self._dice.random() < ABANDONED:
+                raise _Abandoned
+
     def _at_once(self, verb: str) -> None:
         for each in [started(lambda: self._emptied(verb)) for _ in range(2)]:
             each.result(20)
@@ -219,6 +239,7 @@ DISTURBANCES: Final[dict[str, Callable[[Disturber], object]]] = {
     "clear": Disturber.clear,
     "two_clears": Disturber.two_clears,
     "delete": Disturber.delete,
+    "rebuild": Disturber.rebuild,
     "crash_clear": Disturber.crash_clear,
     "crash_growth": Disturber.crash_growth,
     "idle": Disturber.idle,

@@ -39,11 +39,14 @@ class Made(NamedTuple):
     seconds: float = 1.0
 
 
+HARMLESS: Final = ("rebuild",)
+"""Disturbances by which nothing is lost."""
+_OF_A_KEY: Final = ("flush_all", "evict_record", "clear", "rebuild", "rebuild")
 _WHOLE: Final = ("flush_all", "evict_record", "clear", "two_clears", "delete", "crash_clear", "crash_growth")
 
 MADE: Final[dict[Kind, Made]] = {
-    "items": Made("BloomFilter", SIZE),
-    "claims": Made("BloomFilter", SIZE),
+    "items": Made("BloomFilter", SIZE, _OF_A_KEY),
+    "claims": Made("BloomFilter", SIZE, _OF_A_KEY),
     "counting": Made("CountingBloomFilter", SIZE, ()),
     "scaling": Made(
         "ScalingBloomFilter", {"capacity": 16, "error_rate": 1e-9, "expansion": 1}, (*_WHOLE, "evict_layer")
@@ -124,6 +127,10 @@ class Plan:
             front %= int(REMEMBERED * 1.2 * ITEMS_A_SECOND)
         return range(front, front + WINDOW)
 
+    def asked_so_far(self) -> Sequence[str]:
+        """Return all items that any worker may have asked about by now."""
+        return [f"i{number}" for number in range(self.window()[-1] + ITEMS_A_SECOND)]
+
     def shard(self, item: str) -> int | None:
         """Return the shard that an item lives in, None if there are none."""
         return self._shards.number(item.encode()) if self.kind == "sharded" else None
@@ -155,7 +162,9 @@ def plan(seed: int, number: int, ports: Sequence[int], seconds: float, without: 
         port=ports[0],
         start=start,
         end=start + seconds * MADE[kind].seconds,
-        disturbances=[each for each in MADE[kind].faults if losses and each not in without],
+        disturbances=[
+            each for each in MADE[kind].faults if (losses or each in HARMLESS) and each not in without
+        ],
         on_lost=dice.choice(allowed),
         others=ports[1:] if kind == "sharded" and dice.random() < 0.5 else (),
         claims=kind == "claims" or (kind in ("scaling", "sharded") and dice.random() < 0.25),

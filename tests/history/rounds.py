@@ -69,10 +69,10 @@ class Found:
 class Crew:
     """The worker processes, which outlive a round."""
 
-    def __init__(self, holes: Sequence[str]) -> None:
-        links = Links([_SPAWN.SimpleQueue() for _ in range(PROCESSES)], _SPAWN.Barrier(PROCESSES))
+    def __init__(self, holes: Sequence[str], processes: int) -> None:
+        links = Links([_SPAWN.SimpleQueue() for _ in range(processes)], _SPAWN.Barrier(processes))
         self._links = links  # whose semaphores must be there when a process starts
-        pipes = [_SPAWN.Pipe() for _ in range(PROCESSES)]
+        pipes = [_SPAWN.Pipe() for _ in range(processes)]
         self._pipes: list[Any] = [ours for ours, _ in pipes]
         self._processes = [
             _SPAWN.Process(target=serve, args=(theirs, number, links, holes), daemon=True)
@@ -116,9 +116,9 @@ class Crew:
 
 
 @contextmanager
-def crew(holes: Sequence[str] = ()) -> Iterator[Crew]:
+def crew(holes: Sequence[str] = (), processes: int = PROCESSES) -> Iterator[Crew]:
     """Start the worker processes."""
-    made = Crew(holes)
+    made = Crew(holes, processes)
     try:
         yield made
     finally:

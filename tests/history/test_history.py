@@ -62,6 +62,21 @@ def test_answers_keep_the_rules(
 
 
 @pytest.mark.faults
+@pytest.mark.parametrize("name", REAL)
+def test_rebuilds_under_load(servers: Callable[[str], Server], seed: int, name: str) -> None:
+    """Eight processes add, test and claim meanwhile: no error, no second winner, no item missed."""
+    others = set(DISTURBANCES) - {"rebuild"}
+    replay = f"python -m tests.history --seed {seed} --server {name} --kind items,claims"
+    with crew(processes=8) as many:
+        many.ready()
+        found = Rounds(servers(name), many, seed, kinds=("items", "claims"), without=others).check(30.0)
+    print(f"{replay}: {found}")  # noqa: T201 - shown if it fails, and with -s
+    assert not found.wrong, "\n".join([replay, str(found), *found.wrong])
+    assert found.disturbances["rebuild"] > 10
+    assert found.calls["lost"] == 0
+
+
+@pytest.mark.faults
 @pytest.mark.parametrize(("kind", "name"), list(zip(MANY_KEYS, cycle(REAL), strict=False)))
 def test_filters_of_many_keys_keep_the_rules(
     servers: Callable[[str], Server], workers: Crew, seed: int, kind: Kind, name: str

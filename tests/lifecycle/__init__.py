@@ -1,0 +1,1 @@
+"""Rebuilding filters while they are in use."""

@@ -87,7 +87,7 @@ class PlainObserver(_Observer):
         if parameters not in self._masks:
             self._masks[parameters] = self._learn(value)
         bits = int.from_bytes(value[64:], "big")
-        return value[40:56], tuple([int(bits & mask == mask) for mask in self._masks[parameters]])
+        return value[40:48], tuple([int(bits & mask == mask) for mask in self._masks[parameters]])
 
     @staticmethod
     def _learn(value: bytes) -> tuple[int, ...]:
@@ -132,7 +132,7 @@ CLAIMING: Final = {
     "extend": 0.6,
     "extend_many": 0.2,
 }
-REPLACING: Final = ("reserve", "clear", "delete")
+REPLACING: Final = ("reserve", "clear", "delete", "rebuild")
 _ON_LOST: Final = ("raise", "raise", "recreate")
 
 KINDS: Final = {
@@ -143,7 +143,7 @@ KINDS: Final = {
             operations=PlainOperations,
             asynchronous=bloomredis.asyncio.BloomFilter,
             observer=PlainObserver,
-            calls=ADDING | CLAIMING,
+            calls=ADDING | CLAIMING | {"rebuild": 0.8},
             options={"capacity": 100, "error_rate": 1e-9},
             shared={"layout": ("blocked", "classic")},
             variants={"on_lost": _ON_LOST, "local_cache": (False, False, True), "min_replicas": (0, 0, 0, 1)},

@@ -12,6 +12,8 @@ from bloomredis.errors import (
     BatchInterruptedError,
     ClaimLostError,
     FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
     OutcomeUnknownError,
     ServerRefusedError,
 )
@@ -72,7 +74,11 @@ def _answered(world: World, request: Request, answer: Any) -> None:
 
 def _failed(world: World, request: Request, error: BaseException) -> None:
     try:
-        if isinstance(error, FilterLostError):
+        if request.verb == "rebuild" and isinstance(
+            error, FilterLostError | FilterMismatchError | FilterNotFoundError
+        ):
+            pass  # another one is rebuilding it, or its successor was lost
+        elif isinstance(error, FilterLostError):
             world.rules.lost(request)
         elif isinstance(error, ClaimLostError):
             _not_held(world, request)

@@ -27,4 +27,7 @@ def element(case: Row) -> Item:
 
 def as_header(fields: dict[str, Any]) -> Header:
     """Return the header of a vector."""
-    return Header(**{**fields, "generation": bytes.fromhex(fields["generation"])})
+    in_hex: dict[str, Any] = {
+        name: bytes.fromhex(fields[name]) for name in ("generation", "tag") if name in fields
+    }
+    return Header(**{**fields, **in_hex})

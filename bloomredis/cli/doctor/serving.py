@@ -20,6 +20,7 @@ ONLY_FOR: Final = {
     "bitop": "load()",
     "wait": "calls with min_replicas",
     "bitfield": "filters that count",
+    "rename": "rebuild(), layout='module' and filters restored from other systems",
 }
 """The features that need a command which other calls do without."""
 

@@ -1,0 +1,228 @@
+"""A filter in one key that can be rebuilt: its successor takes its place under the same generation.
+
+    byte 12     | stored                 | what a client knows
+    ------------|------------------------|---------------------------------------------------
+    even        | the filter             | its header
+    odd         | and the successor      | both headers: items go to both, the filter answers
+    even again  | the former successor   | its header
+
+Receipts, tokens and claims belong to the generation, so they outlast each step.  A script refuses a client
+that is a step behind; it opens the filter again, and nothing was lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from bloomredis.bits.layered import Layered
+from bloomredis.errors import (
+    BloomError,
+    ConnectionFailedError,
+    FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
+    OutcomeUnknownError,
+    ServerRefusedError,
+)
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import call
+from bloomredis.protocol.replies import Refusal, unhex
+from bloomredis.protocol.steps import Op
+from bloomredis.stored import header, planning
+from bloomredis.stored.handle import Handle
+from bloomredis.stored.header import REBUILT, TAG_BYTES, Header
+from bloomredis.stored.single import StoredFilter
+
+_BEGIN, _END, _ABANDON, _DESCRIBE = map(
+    scripts.load, ("begin_rebuild", "end_rebuild", "abandon_rebuild", "describe")
+)
+_LOST: Final = (replies.MISSING, replies.CHANGED, replies.FOREIGN, replies.WRONG_TYPE)
+
+_log = logging.getLogger("bloomredis")
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """The header of a filter that is being rebuilt, and that of its successor."""
+
+    filter: Header
+    successor: Header
+
+
+class StoredRebuildable(StoredFilter):
+    """A filter that can be rebuilt, or be found so."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.successor_key = self.auxiliary + b"successor"
+        self._tag = b""  # of a successor that may be there, as a call about it had no answer
+
+    # -- opening
+
+    def _find(self) -> Op[Header | Rebuild]:  # type: ignore[override]  # goes to `_accept` alone
+        while True:
+            head = yield from super()._find()
+            found = yield from self._completed(head)
+            if found is not None:
+                return found
+
+    def _completed(self, head: Header) -> Op[Header | Rebuild | None]:
+        """Return a header that was read, with that of its successor; None to read it again."""
+        if not head.is_being_rebuilt:
+            return head
+        successor = yield from self._find_successor(head)
+        if successor is not None:
+            return Rebuild(head, successor)
+        # Its maker died, and it has expired; or it has just been put in the filter's place.
+        yield from self._run(_ABANDON, [head.identity, b""])
+        return None
+
+    def _find_successor(self, head: Header) -> Op[Header | None]:
+        """Return the header of the successor, None if it has vanished."""
+        try:
+            text, *_ = yield from self._call(_DESCRIBE, [], keys=[self.successor_key])
+            successor = header.parse(unhex(text))
+        except (FilterNotFoundError, FilterMismatchError, ValueError):
+            return None
+        return successor if successor.generation == head.generation else None
+
+    def _accept(self, head: Header | Rebuild) -> Handle:
+        if not isinstance(head, Rebuild):
+            return super()._accept(head)
+        # At no time may another thread see a handle without the successor.
+        self._learn(head.filter)
+        return self.remember(
+            head.filter.identity + head.successor.identity,
+            Layered((planning.stored(head.filter), planning.stored(head.successor))),
+            (self.key, self.successor_key),
+            generation=head.filter.generation,
+            is_being_rebuilt=True,
+        )
+
+    def _check_parameters(self, found: Header) -> None:
+        """Compare what cannot be rebuilt: capacity and error rate were changed on purpose."""
+        if not found.rebuilds:
+            super()._check_parameters(found)
+            return
+        if self._layout is not None:
+            self.compare({"layout": found.layout}, {"layout": self._layout})
+        if self._found is None and self._new is not None:
+            _log.info(
+                "%r was rebuilt: capacity and error_rate are %s and %s, as stored",
+                *(self.name, found.capacity, found.error_rate),
+            )
+
+    # -- following
+
+    def _follow(self, handle: Handle) -> Op[bool]:
+        """Go on with what continues the filter of a handle; False if nothing does.  Nothing is created."""
+        known = header.identified(handle.identity)
+        while True:
+            try:
+                head = (yield from self.describe()).header
+            except (FilterNotFoundError, FilterMismatchError):
+                return False
+            # A filter that is older than the known one was brought back from a copy.
+            if head.generation != known.generation or head.created_at < known.created_at:
+                return False
+            found = yield from self._completed(head)
+            if found is not None:
+                if self.handle is handle:
+                    self._accept(found)
+                return True
+
+    def _recover_change(self, refusal: Refusal, handle: Handle) -> Op[None]:
+        follows = yield from self._follow(handle)
+        if not follows and self.handle is handle:  # another call may have dealt with it meanwhile
+            yield from self._recover_loss(refusal, handle)
+
+    RECOVERY = StoredFilter.RECOVERY | {replies.CHANGED: _recover_change}
+
+    # -- rebuilding
+
+    def begin_rebuild(
+        self, capacity: int | None, error_rate: float | None, timeout: int, *, take_over: bool
+    ) -> Op[Rebuild]:
+        """Make a successor that expires in `timeout` ms; None leaves a parameter as it is.
+
+        A call that is made again after a lost reply goes on with the successor of the first.
+        """
+        self.check_writable()
+        tag, self._tag = self._tag or os.urandom(TAG_BYTES), b""
+        reply = None
+        while reply is None:
+            (found,) = yield from self.current()
+            new = self._planned(found.header, capacity, error_rate, tag)
+            arguments = [found.header.identity, new.pack(), timeout, int(take_over)]
+            with self._goes_on_with(tag):
+                reply = yield from self._run(_BEGIN, arguments)
+        return Rebuild(*(header.parse(unhex(text)) for text in reply))
+
+    @contextmanager
+    def _goes_on_with(self, tag: bytes) -> Iterator[None]:
+        """Let the next rebuild of this object go on with a successor, if a call about it has no answer."""
+        try:
+            yield
+        except (OutcomeUnknownError, ConnectionFailedError, ServerRefusedError):
+            self._tag = tag
+            raise
+
+    @staticmethod
+    def _planned(old: Header, capacity: int | None, error_rate: float | None, tag: bytes) -> Header:
+        """Return the header of a successor."""
+        rate = old.error_rate if error_rate is None else error_rate
+        new = planning.new_header(old.capacity if capacity is None else capacity, rate, old.layout)
+        return replace(new, generation=old.generation, rebuilds=REBUILT, tag=tag)
+
+    def successor(self, begun: Rebuild) -> StoredFilter:
+        """Return the successor as a filter of its own, which has been opened."""
+        name = self.successor_key.decode()
+        made = StoredFilter(name, new=None, layout=None, ttl=0, on_lost="raise", wait=self.wait)
+        made._accept(begun.successor)  # noqa: SLF001 - of the class that this one extends
+        return made
+
+    def end_rebuild(self, begun: Rebuild) -> Op[None]:
+        """Put the successor in the filter's place.
+
+        :raises FilterLostError: the filter was cleared, deleted or lost meanwhile, or the successor was.
+        """
+        identities = [begun.filter.identity, begun.successor.identity]
+        try:
+            with self._goes_on_with(begun.successor.tag):
+                yield from call(_END, [self.key, self.successor_key], identities, self.wait)
+        except Refusal as refusal:
+            if refusal.word in _LOST:
+                what = self.loss(refusal.word)
+            elif refusal.word == replies.DAMAGED:
+                what = f"the successor of {self.name!r} has vanished (expired or evicted) or was replaced"
+            else:
+                raise
+            yield from self.abandon_rebuild(begun)
+            raise FilterLostError(f"{what} while it was being rebuilt; rebuild it again") from None
+
+    def abandon_rebuild(self, begun: Rebuild) -> Op[None]:
+        """Let the filter go on as it was, and delete the successor."""
+        yield from self._run(_ABANDON, [begun.filter.identity, begun.successor.identity])
+
+    def _replaced(self, found: Header) -> Op[None]:
+        if found.is_being_rebuilt:
+            successor = yield from self._find_successor(found)
+            if successor is not None:
+                yield from self.abandon_rebuild(Rebuild(found, successor))
+
+    def _run(self, script: scripts.Script, arguments: list[Any]) -> Op[Any]:
+        return self._as_known(script, [self.key, self.successor_key], arguments)
+
+    def explained(self, refusal: Refusal) -> BloomError:
+        """Return the public error for a caller who has not used the filter before."""
+        if refusal.word == replies.REBUILDING:
+            return FilterMismatchError(
+                f"{self.name!r} is being rebuilt already; wait for the end, or, if that process has died, "
+                "take its place with take_over=True"
+            )
+        return super().explained(refusal)

@@ -1,0 +1,28 @@
+-- Abandon a rebuild: the filter goes on as it was, and the successor is deleted.
+--
+-- KEYS[1]  the filter; if it is another one by now, it is left alone
+-- KEYS[2]  the successor
+-- ARGV[1]  the identity of the filter (56 bytes)
+-- ARGV[2]  the identity of the successor (56 bytes); empty for one that has vanished
+--
+-- Reply: 1; or 0 if the filter is not being rebuilt any more, or has another successor by now
+
+-- include: header
+-- include: rebuilding
+
+local key, successor_key, identity, expected = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+
+if not successor_key or not expected or not identity or #identity ~= IDENTITY_BYTES then
+  return redis.error_reply('BLOOMARGUMENT a filter and its successor have a key and an identity each')
+end
+local filter = open_filter(key, identity)
+local successor = read_successor(successor_key, identity)
+local is_expected = successor and successor:sub(1, IDENTITY_BYTES) == expected
+if is_expected then
+  redis.call('UNLINK', successor_key)
+end
+if not filter or successor and not is_expected or not is_being_rebuilt(filter.header) then
+  return 0
+end
+mark(key, filter.header, -BEING_REBUILT)
+return 1

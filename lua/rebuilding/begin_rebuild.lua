@@ -1,0 +1,54 @@
+-- Begin to rebuild a filter: make its successor, an empty filter that gets all items that are added from now on.
+--
+-- KEYS[1]  the filter
+-- KEYS[2]  the successor
+-- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]  the header of the successor (64 bytes; the script sets creation time and count)
+-- ARGV[3]  milliseconds until the successor expires
+-- ARGV[4]  1 to take the place of another successor, 0 to refuse
+--
+-- Reply: { header of the filter in hex, header of the successor in hex }; the same again if the call is sent again
+
+-- include: decimals
+-- include: numbers
+-- include: create
+-- include: rebuilding
+
+local key, successor_key, identity, template = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+local ttl, takes_over = read_number(ARGV[3], 1), ARGV[4] == '1'
+
+local malformed = check_template(template)
+if malformed then
+  return malformed
+elseif not ttl then
+  return redis.error_reply('BLOOMARGUMENT the time to live must be a number of milliseconds')
+end
+local header, refusal = read_header(key)
+if not header then
+  return refusal
+end
+local other = is_being_rebuilt(header) and read_successor(successor_key, header)
+if other and other:sub(1, 48) == template:sub(1, 48) then
+  return { hex(header), hex(other) }  -- the call was sent again, and has been executed
+end
+local filter, changed = open_filter(key, identity)
+if not filter then
+  return changed
+elseif other and not takes_over then
+  return redis.error_reply('BLOOMREBUILDING it is being rebuilt already')
+elseif generation_of(template) ~= filter.generation then
+  return redis.error_reply('BLOOMARGUMENT the successor has another generation')
+end
+
+-- What would refuse the last write, or the end of the rebuild, refuses these, which change nothing.
+redis.call('SETRANGE', key, 0, '')
+redis.call('RENAME', key, key)
+redis.call('PERSIST', successor_key)
+redis.call('UNLINK', successor_key)
+-- Later than the filter, also by a clock that was set back.
+local successor = create(successor_key, template, ttl, math.max(clock(), read_u64(header, 49) + 1))
+if not is_being_rebuilt(header) then
+  mark(key, header, BEING_REBUILT)
+  header = read_header(key)
+end
+return { hex(header), hex(successor) }

@@ -1,0 +1,116 @@
+"""Faults while a filter is rebuilt: lost replies, and a filter that vanishes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BloomFilter, FilterLostError, OutcomeUnknownError
+from bloomredis.protocol import scripts
+from tests.support.proxy import Proxy, dropped, lost, once_executed, passed
+
+OLD: Any = {"capacity": 1000, "error_rate": 0.01}
+ENDED = (None, None, None)
+FAILED = (ZeroDivisionError, ZeroDivisionError(), None)
+
+
+@pytest.fixture(autouse=True)
+def known_scripts(any_client: redis.Redis) -> None:
+    """Let the server know the scripts: a lost reply is that of a call that was executed."""
+    for verb in scripts.verbs():
+        for layered in (False, True):
+            any_client.script_load(scripts.load(verb, layered=layered).text)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_who_follows_notices_a_loss(any_proxy: Proxy, any_client: redis.Redis, *, is_replaced: bool) -> None:
+    """A filter that vanishes between the refusal and the next look is lost, and not made again."""
+    seen, other = (BloomFilter(client, "seen", **OLD) for client in (any_client, any_proxy.client()))
+    other.add("x")
+
+    def lose() -> None:
+        any_client.delete("seen")
+        if is_replaced:
+            BloomFilter(any_client, "seen", **OLD).reserve()
+
+    with seen.rebuild():
+        seen.add("y")
+    any_proxy.plan("add", once_executed(lose, passed))
+    with pytest.raises(FilterLostError, match="cleared or replaced"):
+        other.add("z")
+
+
+@pytest.mark.parametrize("verb", ["begin_rebuild", "end_rebuild", "abandon_rebuild"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_lost_replies(any_proxy: Proxy, verb: str, times: int, bloom: Any) -> None:
+    """Each step may be sent again: the client's own retries meet what the first sending did."""
+    seen = bloom(any_proxy.client(retries=3), "seen", **OLD)
+    seen.add("old")
+    any_proxy.plan(verb, *[lost] * times)
+    rebuild = seen.rebuild(capacity=5000)
+    new = rebuild.__enter__()
+    assert new.add("x")
+    assert seen.add("y")
+    rebuild.__exit__(*(FAILED if verb == "abandon_rebuild" else ENDED))
+    assert seen.contains_many(["old", "x", "y"]) == (
+        [True, False, True] if verb == "abandon_rebuild" else [False, True, True]
+    )
+
+
+@pytest.mark.parametrize("verb", ["begin_rebuild", "end_rebuild"])
+def test_a_rebuild_whose_outcome_is_unknown_is_made_again(any_proxy: Proxy, verb: str, bloom: Any) -> None:
+    """The same object goes on where it was."""
+    seen = bloom(any_proxy.client(), "seen", **OLD)
+    seen.add("old")
+    any_proxy.plan(verb, lost)
+    with pytest.raises(OutcomeUnknownError, match="rebuild it again"):
+        _rebuilt(seen)
+    assert seen.add("y")
+    _rebuilt(seen)
+    assert seen.contains_many(["x", "y"]) == [True, verb == "begin_rebuild"]
+    assert seen.info().capacity == 5000
+
+
+def _rebuilt(seen: Any) -> None:
+    with seen.rebuild(capacity=5000) as new:
+        new.add("x")
+
+
+@pytest.mark.parametrize("is_executed", [False, True])
+@pytest.mark.parametrize("by_token", [False, True])
+def test_an_add_without_an_answer_before(
+    any_proxy: Proxy, any_client: redis.Redis, bloom: Any, *, by_token: bool, is_executed: bool
+) -> None:
+    """Who asks for it after the swap is told that the item was new by that call."""
+    f, seen = bloom(any_proxy.client(), "seen", **OLD), BloomFilter(any_client, "seen", **OLD)
+    f.add("warm")
+    token = _token(any_proxy, f, lost if is_executed else dropped)
+    with seen.rebuild(capacity=5000):
+        pass
+    assert f.add("x", token=token) if by_token else f.add("x")
+    assert f.contains("x") is not is_executed  # what was added before is in only if it is loaded
+
+
+@pytest.mark.parametrize("is_executed", [False, True])
+@pytest.mark.parametrize("by_token", [False, True])
+def test_an_add_without_an_answer_meanwhile(
+    any_proxy: Proxy, any_client: redis.Redis, bloom: Any, *, by_token: bool, is_executed: bool
+) -> None:
+    """Who asks for it after the swap is told that the item was new by that call, and it is in."""
+    f, seen = bloom(any_proxy.client(), "seen", **OLD), BloomFilter(any_client, "seen", **OLD)
+    with seen.rebuild(capacity=5000):
+        f.add("warm")
+        token = _token(any_proxy, f, lost if is_executed else dropped)
+        assert seen.contains("x") is is_executed
+    assert f.add("x", token=token) if by_token else f.add("x")
+    assert not seen.add("x")
+
+
+def _token(proxy: Proxy, f: Any, fate: Any) -> Any:
+    """Return the token of an add of x without an answer."""
+    proxy.plan("add", fate)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        f.add("x")
+    return caught.value.token
