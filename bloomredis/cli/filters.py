@@ -10,7 +10,7 @@ import bloomredis
 from bloomredis import FilterInfo, FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.cli import durations, layouts
 from bloomredis.stored.header import KINDS
-from bloomredis.stored.module import other_layout
+from bloomredis.stored.module_filter import other_layout
 
 
 class Kind(StrEnum):
@@ -136,8 +136,9 @@ def _open(client: Any, name: str, kind: str) -> Any:
         found = class_(client, name)
         found.reserve()
     except FilterMismatchError as error:
-        found = class_(client, name, layout=other_layout(error))
-        found.info()
+        with other_layout(error) as layout:
+            found = class_(client, name, layout=layout)
+            found.info()
     return found
 
 

@@ -70,8 +70,9 @@ def import_(  # long: the signature declares every option
             _report_redisbloom(client, name, source, from_redisbloom, as_json=as_json)
     elif from_set:
         with stop.waiting():
-            members = Members(source, from_set, client, name)
+            members = Members(source, from_set)
             found = _filter(client, name, wanted, members.count)
+            members.go_on(client, name, found.info().generation)
             read = _load_set(found, members, restart=restart)
             report({"read": read, "count": found.info().count}, as_json=as_json)
     else:
@@ -101,6 +102,7 @@ def _load_set(found: Any, members: Members, *, restart: bool) -> int:
     with progress.shown("importing") as show:
         read: int = found.load(members.items(), progress=_noting(members, show))
     members.forget()
+    members.check()
     return members.before + read
 
 

@@ -1,18 +1,20 @@
 """The members of a set that is imported: read by SSCAN, with a note of how far that has come.
 
-A cursor is good for the process that gave it, whatever is added or removed meanwhile; so the note has the
-id of the server's run, and one of another run is of no use.
+A cursor is good for the process that gave it, whatever is added or removed meanwhile; so the note is one of
+a run of the server, and of the filter that has what was read until then: another run, database, key or
+generation of the filter does not find it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from hashlib import sha256
 from typing import Any, Final
-from zlib import crc32
 
+from bloomredis import BloomError
 from bloomredis.cli.server import is_of_cluster
 from bloomredis.protocol.keys import auxiliary_prefix
 
@@ -21,30 +23,67 @@ _COUNT: Final = 8192
 _READ_AHEAD: Final = 2
 """Replies that a thread reads while others are loaded; with more it gets in the way of that."""
 _NOTE_SECONDS: Final = 86_400
+_SAMPLE: Final = 16
+"""Members of which one at least has to be there at the end."""
+
+
+class Note:
+    """A note beside a filter: the cursor up to which a set was loaded, and the members that were read.
+
+    :param of: what it is only good for; another note has another key.
+    """
+
+    def __init__(self, client: Any, name: str, of: Sequence[str]) -> None:
+        self._client = client
+        digest = sha256("\n".join(map(repr, of)).encode()).hexdigest()
+        self._key = auxiliary_prefix(name.encode()) + b"import:" + digest[:16].encode()
+
+    def read(self) -> tuple[int, int]:
+        """Return the cursor and the members; 0 and 0 for none."""
+        kept = (self._client.get(self._key) or b"0 0").split()
+        return int(kept[0]), int(kept[1])
+
+    def write(self, cursor: int, members: int) -> None:
+        """Keep them for a day."""
+        self._client.set(self._key, f"{cursor} {members}", ex=_NOTE_SECONDS)
+
+    def forget(self) -> None:
+        """Delete it."""
+        self._client.unlink(self._key)
 
 
 class Members:
     """A set, or a sorted set, on its way into a filter.
 
-    :param source: the client of its server.
-    :param client: the client of the filter's, where the note is kept.
+    :param source: the client of its server, which replies with bytes.
     """
 
-    def __init__(self, source: Any, key: str, client: Any, name: str) -> None:
+    def __init__(self, source: Any, key: str) -> None:
         self._source = source
         self._key = key
-        self._client = client
-        own = auxiliary_prefix(name.encode())
-        self._note_key = own + b"import:%08x" % crc32(key.encode())
+        if source.get_encoder().decode_responses:
+            raise ValueError("leave decode_responses out of the URL: a member may be any bytes")
         self._is_sorted = self._checked_type() == b"zset"
         self._run = self._run_id()
+        self._some = self._sample()
+        self._note: Note | None = None
         self._ahead: deque[tuple[int, int]] = deque()  # members read so far in this run, and the cursor then
         self.count: int = source.zcard(key) if self._is_sorted else source.scard(key)
         self.before = 0  # members that earlier runs have loaded
 
+    def go_on(self, client: Any, name: str, generation: str) -> None:
+        """Begin where an interrupted import into this filter was, and keep a note for the next one.
+
+        There is none where the filter has no generation, or the server does not give the id of its run.
+        """
+        if self._run and generation:
+            database = getattr(self._source, "connection_pool", None)
+            number = database.connection_kwargs.get("db", 0) if database is not None else 0
+            self._note = Note(client, name, (self._run, str(number), self._key, generation))
+
     def items(self) -> Iterator[bytes]:
         """Yield all members, or those that an interrupted run has left; some may come twice."""
-        cursor, self.before = self._noted()
+        cursor, self.before = self._note.read() if self._note else (0, 0)
         read = 0
         for after, found in self._replies(cursor):
             yield from found
@@ -77,19 +116,39 @@ class Members:
         cursor = None
         while self._ahead and self._ahead[0][0] <= done:
             read, cursor = self._ahead.popleft()
-        if cursor and self._run:
-            value = f"{self._run} {cursor} {self.before + read}"
-            self._client.set(self._note_key, value, ex=_NOTE_SECONDS)
+        if cursor and self._note:
+            self._note.write(cursor, self.before + read)
 
     def forget(self) -> None:
         """Forget the note."""
-        self._client.unlink(self._note_key)
+        if self._note:
+            self._note.forget()
 
-    def _noted(self) -> tuple[int, int]:
-        kept = (self._client.get(self._note_key) or b"").split()
-        if len(kept) != 3 or kept[0].decode() != self._run:
-            return 0, 0
-        return int(kept[1]), int(kept[2])
+    def check(self) -> None:
+        """Raise `BloomError` unless it was one set, on one run of the server, from begin to end.
+
+        A cursor has no sense on a server that was started meanwhile, and the client would not notice that.
+        Of a set with other members in the place of all that were there, nothing is known either.
+        """
+        again = "while it was read, so members may be missing in the filter: run the command again"
+        if self._run_id() != self._run:
+            raise BloomError(f"the server of {self._key!r} was restarted or replaced {again}")
+        if not any(map(self._has, self._some)):
+            raise BloomError(f"{self._key!r} was deleted or replaced {again}")
+
+    def _sample(self) -> list[bytes]:
+        """Return some members; of a sorted set those that are removed last where it is trimmed."""
+        found: list[bytes] = (
+            self._source.zrange(self._key, -_SAMPLE, -1)
+            if self._is_sorted
+            else self._source.srandmember(self._key, _SAMPLE)
+        )
+        return found
+
+    def _has(self, member: bytes) -> bool:
+        if self._is_sorted:
+            return self._source.zscore(self._key, member) is not None
+        return bool(self._source.sismember(self._key, member))
 
     def _scanned(self, cursor: int) -> tuple[int, list[bytes]]:
         if not self._is_sorted:

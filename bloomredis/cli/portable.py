@@ -15,6 +15,7 @@ from bloomredis.cli.info import Name, described
 from bloomredis.cli.reports import Json, report
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
+from bloomredis.operations.files import Whole
 from bloomredis.stored import saved
 
 _SHOWN = ("name", "kind", "layout", "capacity", "error_rate", "size_bytes", "count", "ttl")
@@ -93,12 +94,11 @@ def _report(made: Any, *, as_json: bool) -> None:
     report(fields, as_json=as_json, shown={"ttl": durations.shown(about.ttl)})
 
 
-class _Ahead:
+class _Ahead(Whole):
     """A binary file whose beginning was read to find out the kind of its filter."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.name = getattr(file, "name", None)
+        super().__init__(file)
         if file.seekable():
             self._first, self.kind = b"", saved.class_of(file.read(saved.KIND_BYTES))
             file.seek(0)
@@ -109,7 +109,4 @@ class _Ahead:
     def read(self, size: int) -> bytes:
         """Return up to so many bytes, none at the end."""
         data, self._first = self._first[:size], self._first[size:]
-        return data or self._file.read(size)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
+        return data or super().read(size)

@@ -18,6 +18,7 @@ from bloomredis.operations.scaling import adoption
 from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.operations.transfer import Progress
 from bloomredis.stored import reading
+from bloomredis.stored.saved import Part
 
 T = TypeVar("T")
 
@@ -71,7 +72,8 @@ class Portable(AsyncDriven, Generic[I]):
     async def _source(self, other: Any) -> union.Source:
         transfer.stored_of(self._operations)
         if isinstance(other, LocalFilter):
-            return union.local_source(other, _asynchronous(union.local_pieces(other)))
+            pieces = union.local_pieces(other)
+            return union.local_source(other, lambda part: _asynchronous(pieces(part)))
         check_same_class(self, other)
         source: union.Source = await other._as_source(self._client)  # noqa: SLF001 - of the same class
         return source
@@ -79,11 +81,11 @@ class Portable(AsyncDriven, Generic[I]):
     async def _as_source(self, for_client: Any) -> union.Source:
         parts = await self._run(reading.parts_of(transfer.stored_of(self._operations)))
 
-        async def pieces() -> AsyncIterator[list[bytes]]:
-            for part, run in parts.runs():
+        async def pieces(part: Part) -> AsyncIterator[list[bytes]]:
+            for run in reading.runs(part):
                 yield await self._run(parts.read(part, run))
 
-        return union.stored_source(parts, pieces(), together(self._client, for_client))
+        return union.stored_source(parts, pieces, together(self._client, for_client))
 
 
 @documented_as(lifecycle.Adopting)

@@ -30,7 +30,7 @@ from bloomredis.operations.rotating import RotatingOperations
 from bloomredis.operations.scaling import ScalingOperations
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.operations.snapshot import LocalFilter
-from bloomredis.stored.module import other_layout
+from bloomredis.stored.module_filter import other_layout
 
 
 @documented(Options)
@@ -104,9 +104,10 @@ class BloomFilter(Filter[I], Queueing[I], Rebuildable, Expiring):
         try:
             return super().open(client, name)
         except FilterMismatchError as error:
-            found = cls(client, name, layout=other_layout(error))
-        found.reserve()
-        return found
+            with other_layout(error) as layout:
+                found = cls(client, name, layout=layout)
+                found.reserve()
+                return found
 
     def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server.

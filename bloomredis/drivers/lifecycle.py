@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Self
 
 from bloomredis import arguments
@@ -17,6 +17,7 @@ from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.operations.transfer import Progress
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.stored import reading
+from bloomredis.stored.saved import Part
 
 
 class Portable(Driven, Generic[I]):
@@ -56,7 +57,8 @@ class Portable(Driven, Generic[I]):
         step; where that does not come about, nothing is left ten minutes later.
 
         :param client: of any server, cluster or list of servers, whatever the filter was saved from.
-        :param file: a path, or an open binary file, which need not be seekable.
+        :param file: a path, or an open binary file, which need not be seekable; nothing is read behind the
+            filter where it is not, so that a connection may go on.
         :param encode: as in the constructor; it has to be that of the filter that was saved.
         :param progress: called with the bytes done so far, and all of them.
         :raises ValueError: the file was cut or changed, or has a filter of another class.
@@ -113,7 +115,10 @@ class Portable(Driven, Generic[I]):
 
     def _as_source(self, for_client: Any) -> union.Source:
         parts = self._run(reading.parts_of(transfer.stored_of(self._operations)))
-        pieces = (self._run(parts.read(part, run)) for part, run in parts.runs())
+
+        def pieces(part: Part) -> Iterator[list[bytes]]:
+            return (self._run(parts.read(part, run)) for run in reading.runs(part))
+
         return union.stored_source(parts, pieces, together(self._client, for_client))
 
 

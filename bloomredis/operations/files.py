@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Final, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn
 
 from bloomredis.arguments import shown
 from bloomredis.stored import saved
@@ -57,7 +57,25 @@ def read(file: File) -> Iterator[BinaryIO]:
         yield file
         return
     with Path(file).open("rb") as opened:
-        yield opened
+        whole: Any = Whole(opened)
+        yield whole
+
+
+class Whole:
+    """A binary file that has a saved filter and nothing behind it, and whose end comes without an answer.
+
+    An open file that a caller gives may be a connection, on which the other side waits or goes on.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        """Return up to so many bytes, none at the end."""
+        return self._file.read(size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 class Writer:
@@ -114,12 +132,17 @@ class Reader:
         """Raise `ValueError` if the bytes that were taken are not those that were saved."""
         if self._digest.digest() != self._exactly(saved.DIGEST_BYTES):
             self._refuse("its checksum is another one, so it was changed")
+        if isinstance(self._file, Whole):
+            self._check_end()
 
     def _check_all(self) -> None:
         left = sum(part.num_bytes for part in self.saved.parts)
         while left:
             left -= len(self.take(min(left, _CHUNK_BYTES)))
         self.check()
+        self._check_end()
+
+    def _check_end(self) -> None:
         if self._file.read(1):
             self._refuse("it goes on behind its checksum")
 

@@ -24,7 +24,7 @@ from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import NextBatch, Op
 from bloomredis.stored import mergeable
-from bloomredis.stored.base import Stored
+from bloomredis.stored.base import Arguments, Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
 from bloomredis.stored.header import Header
 from bloomredis.stored.reading import StoredParts, parts_of, runs
@@ -39,18 +39,20 @@ _log: Final = logging.getLogger("bloomredis")
 class Source:
     """A filter to be merged into another.
 
-    :param pieces: an iterator over the bytes of its parts, as many at a time as `runs` says; with an asyncio
-        driver an async iterator.
+    :param pieces: makes an iterator over the bytes of a part, as many at a time as `runs` says; with an
+        asyncio driver an async iterator.
     :param beside: the key of a part, if a script can be given it together with another key, else None.
     """
 
     name: str
     saved: Saved
-    pieces: Any
+    pieces: Callable[[Part], Any]
     beside: Callable[[Part, bytes], bytes | None]
 
 
-def stored_source(parts: StoredParts, pieces: Any, together: Callable[[bytes, bytes], bool]) -> Source:
+def stored_source(
+    parts: StoredParts, pieces: Callable[[Part], Any], together: Callable[[bytes, bytes], bool]
+) -> Source:
     """Return a filter of a server as a source.
 
     :param together: True for two keys, the first one of this filter, that a script can be given at once.
@@ -63,16 +65,21 @@ def stored_source(parts: StoredParts, pieces: Any, together: Callable[[bytes, by
     return Source(parts.name, parts.saved, pieces, beside)
 
 
-def local_source(local: LocalFilter[Any], pieces: Any) -> Source:
+def local_source(local: LocalFilter[Any], pieces: Callable[[Part], Any]) -> Source:
     """Return a copy in this process as a source."""
     return Source(local.name, local.about.saved, pieces, lambda *_: None)
 
 
-def local_pieces(local: LocalFilter[Any]) -> Iterator[list[bytes]]:
-    """Yield the bytes of a copy in this process."""
-    for part, (_, bits) in zip(local.about.saved.parts, local.about.parts, strict=True):
-        for run in runs(part):
-            yield [bytes(bits.bytes[first : first + PIECE_BYTES]) for first in run]
+def local_pieces(local: LocalFilter[Any]) -> Callable[[Part], Iterator[list[bytes]]]:
+    """Return what makes an iterator over the bytes of a part of a copy in this process."""
+    parts = zip(local.about.saved.parts, local.about.parts, strict=True)
+    found = {part.number: bits.bytes for part, (_, bits) in parts}
+
+    def pieces(part: Part) -> Iterator[list[bytes]]:
+        own = found[part.number]
+        return ([bytes(own[first : first + PIECE_BYTES]) for first in run] for run in runs(part))
+
+    return pieces
 
 
 def merge(into: Any, source: Source, progress: Progress | None = None) -> Op[None]:
@@ -84,8 +91,6 @@ def merge(into: Any, source: Source, progress: Progress | None = None) -> Op[Non
     """
     own = (yield from parts_of(into.stored)).saved
     mergeable.check(into.name, own, source.name, source.saved)
-    if mergeable.are_same(own, source.saved):
-        return
     parts = source.saved.parts
     total, added = sum(part.num_bytes for part in parts), 0
     before = accumulate((part.num_bytes for part in parts), initial=0)
@@ -112,10 +117,11 @@ def _merge_part(source: Source, part: Part, note: Callable[[int], None], into: F
             raise FilterMismatchError(f"{into.name!r} is being rebuilt: merge when that has ended")
         (found,) = yield from stored.current()
         ones = yield from into.ones(found)
+        or_run = _way(stored, handle, source, part)
         try:
             new = 0
             for run in runs(part):
-                new += yield from _merge_run(stored, handle, source, part, run)
+                new += yield from or_run(run)
                 note(min(run.stop, part.num_bytes))
             added = min(_more(found.header, ones, new), part.header.count)
             if added:
@@ -136,23 +142,32 @@ def _more(head: Header, ones: int, new: int) -> int:
     return max(0, now - before)
 
 
-def _merge_run(stored: Stored, handle: Handle, source: Source, part: Part, run: range) -> Op[int]:
-    """OR some pieces; return how many bits are new."""
+def _way(stored: Stored, handle: Handle, source: Source, part: Part) -> Callable[[range], Op[int]]:
+    """Return what ORs pieces of a part, run after run, and returns how many bits are new."""
     temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
     key = source.beside(part, handle.key)
     if key is None:
-        pieces: Sequence[bytes] = yield NextBatch(source.pieces)
-        some = [(first, piece) for first, piece in zip(run, pieces, strict=True) if piece.strip(b"\0")]
-        by_client = [stored.run(_OR_SEGMENT, handle, each, temporaries) for each in some]
-        before = unless_failed((yield from gather(by_client)))
-        return sum(map(_new_bits, before, (piece for _, piece in some)))
+        send = partial(stored.run, _OR_SEGMENT, handle, keys=temporaries)
+        return partial(_by_client, send, source.pieces(part))
+    send = partial(stored.run, _OR_FROM, handle, keys=(key, *temporaries))
+    return partial(_in_server, send, source.name, part)
+
+
+def _by_client(send: Callable[[Arguments], Op[bytes]], pieces: Any, run: range) -> Op[int]:
+    """OR the next pieces; return how many bits are new."""
+    read: Sequence[bytes] = yield NextBatch(pieces)
+    some = [(first, piece) for first, piece in zip(run, read, strict=True) if piece.strip(b"\0")]
+    before = unless_failed((yield from gather(map(send, some))))
+    return sum(map(_new_bits, before, (piece for _, piece in some)))
+
+
+def _in_server(send: Callable[[Arguments], Op[int]], name: str, part: Part, run: range) -> Op[int]:
+    """OR pieces that the same server has; return how many bits are new."""
     identity, end = part.header.identity, part.num_bytes
-    keys = (key, *temporaries)
     sizes = ((identity, first, min(PIECE_BYTES, end - first)) for first in run)
-    in_server = [stored.run(_OR_FROM, handle, each, keys) for each in sizes]
-    added = unless_failed((yield from gather(in_server)))
+    added = unless_failed((yield from gather(map(send, sizes))))
     if min(added) < 0:
-        raise FilterLostError(f"{source.name!r} was cleared, deleted or lost while it was read: merge again")
+        raise FilterLostError(f"{name!r} was cleared, deleted or lost while it was read: merge again")
     return sum(added)
 
 
@@ -163,7 +178,7 @@ def _new_bits(before: bytes, piece: bytes) -> int:
 def _warn(name: str, own: Saved, added: int) -> None:
     head = mergeable.whole(own)
     count = sum(part.header.count for part in own.parts) + added
-    if count > head.capacity:
+    if added and count > head.capacity:
         _log.warning(
             "%r has about %d items after the merge and was made for capacity %d: it errs more often than its "
             "error_rate %s. Make larger filters, or use ScalingBloomFilter",

@@ -39,11 +39,6 @@ def check(name: str, own: Saved, other_name: str, other: Saved) -> None:
             )
 
 
-def are_same(one: Saved, other: Saved) -> bool:
-    """Return True for one filter that was described twice."""
-    return whole(one).identity == whole(other).identity
-
-
 def whole(saved: Saved) -> Header:
     """Return the header of the filter as a whole, of one in one key or in shards."""
     record: Any = saved.parsed

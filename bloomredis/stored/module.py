@@ -282,10 +282,3 @@ class StoredModule(Versioned):
                 yield from self._as_known(_DELETE, every, [identity, *arguments], again=bool(keys))
             ) is not None:
                 return True
-
-
-def other_layout(error: FilterMismatchError) -> str:
-    """Return the layout of filters that are no strings if a key was refused for that; else raise."""
-    if isinstance(error.__cause__, Refusal) and error.__cause__.word == replies.WRONG_TYPE:
-        return ModuleItems.name
-    raise error

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from bloomredis.bits.module_items import MADE, Marking, ModuleItems, marking, packed
+from bloomredis.errors import FilterMismatchError, ServerRefusedError
+from bloomredis.protocol import replies
+from bloomredis.protocol.replies import Refusal
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import Header
 from bloomredis.stored.module_header import Link, ModuleState
@@ -88,3 +92,19 @@ def test_command(handle: Handle, items: Sequence[str | bytes]) -> tuple[Any, ...
 def answers_of(reply: Sequence[Any], count: int) -> list[bool] | None:
     """Return the answers to `count` items in a reply to `test_command`; None if a marker is missing."""
     return list(map(bool, reply[:count])) if all(reply[count:]) else None
+
+
+@contextmanager
+def other_layout(error: FilterMismatchError) -> Iterator[str]:
+    """Yield the layout of filters that are no strings if a key was refused for that; else raise the error.
+
+    On a server without the module it is no filter of it, so the first error stays.
+    """
+    if not isinstance(error.__cause__, Refusal) or error.__cause__.word != replies.WRONG_TYPE:
+        raise error
+    try:
+        yield ModuleItems.name
+    except ServerRefusedError as refused:
+        if refused.word != replies.MODULE:
+            raise
+        raise error from error.__cause__

@@ -41,10 +41,6 @@ class StoredParts:
     saved: Saved
     places: Mapping[int, Place]  # by the number of the part
 
-    def runs(self) -> Iterator[tuple[Part, range]]:
-        """Yield all pieces in order, as many at a time as are read together."""
-        return ((part, run) for part in self.saved.parts for run in runs(part))
-
     def read(self, part: Part, run: range) -> Op[list[bytes]]:
         """Return the bytes of a part from each of these on, `PIECE_BYTES` of them; by the primary.
 

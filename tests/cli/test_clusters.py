@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+import redis
 
 from bloomredis.cli.filters import CLASSES, Kind
 from tests.support.clusters import cluster
@@ -48,6 +49,14 @@ def test_by_option(url: str) -> None:
     assert 3 in [one.returncode for one in done]
     assert any(b"--cluster" in one.stderr for one in done)
     assert all(run_command(*command, "--cluster", name).returncode == 0 for name in NAMES)
+
+
+def test_a_set_is_imported(url: str) -> None:
+    """It and the filter are on nodes of their own; the set is asked about on its node."""
+    with redis.RedisCluster.from_url(url) as client:
+        client.sadd("members", *range(1000))
+    report = printed("import", "new", "--from-set", "members", "--url", url, "--json")
+    assert json.loads(report) == {"read": 1000, "count": 1000}
 
 
 def test_demo(url: str) -> None:

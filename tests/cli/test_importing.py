@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from bloomredis import BloomFilter, compat
+from bloomredis import BloomError, BloomFilter, compat
 from bloomredis.cli.importing import _load_set
 from bloomredis.cli.members import Members
 from tests.cli.test_many_lines import MEASURED
@@ -21,6 +23,7 @@ from tests.support.commands import COMMAND, ENVIRONMENT, printed, run_command
 from tests.support.servers import Server, binaries, running
 
 log = logging.getLogger(__name__)
+SIZE: dict[str, Any] = {"capacity": 60_000, "error_rate": 1e-6}
 MEMBERS = [f"{number:040x}" for number in range(30_000)]
 
 
@@ -39,8 +42,8 @@ def test_sets_are_imported(client: redis.Redis) -> None:
     fill(client)
     for key, members in {"spider:dupefilter": MEMBERS, "sorted": MEMBERS, "small": ["1", "2", "3"]}.items():
         f = BloomFilter(client, "seen", capacity=60_000, error_rate=1e-6)
-        reading = Members(client, key, client, "seen")
-        assert f.load(reading.items()) == len(members) == reading.count
+        found = reading(client, f, key)
+        assert _load_set(f, found, restart=False) == len(members) == found.count
         assert all(f.contains_many(members))
         f.delete()
 
@@ -66,21 +69,104 @@ class CutOff(Exception):  # noqa: N818 - a test's own
 
 
 def test_an_import_goes_on_where_it_was(any_client: redis.Redis) -> None:
-    """What was noted as loaded is not read again, unless the cursor is that of another run of the server."""
+    """What was noted as loaded is not read again."""
     fill(any_client)
-    f = BloomFilter(any_client, "seen", capacity=60_000, error_rate=1e-6)
-    first = Members(any_client, "spider:dupefilter", any_client, "seen")
-    with pytest.raises(CutOff):
-        load_in_small_batches(f, first, 16_000)
-    second = Members(any_client, "spider:dupefilter", any_client, "seen")
+    f = interrupted(any_client)
+    second = reading(any_client, f)
     rest = list(second.items())
     assert 0 < second.before <= 16_000
     assert len(rest) == 30_000 - second.before
     f.load(rest)
     assert all(f.contains_many(MEMBERS))
-    note: Any = any_client.get(second._note_key)
-    any_client.set(second._note_key, note.replace(note[:8], b"00000000"))
-    assert len(list(Members(any_client, "spider:dupefilter", any_client, "seen").items())) == 30_000
+    second.check()
+    second.forget()
+    assert any_client.keys("*import*") == []
+
+
+@pytest.mark.parametrize("change", ["delete", "clear", "unlink"])
+def test_a_note_is_of_no_use_to_another_filter(any_client: redis.Redis, change: str) -> None:
+    """Who deletes or clears the filter after an interruption gets all members into the next one."""
+    fill(any_client)
+    f = interrupted(any_client)
+    any_client.unlink("seen") if change == "unlink" else getattr(f, change)()
+    f = BloomFilter(any_client, "seen", **SIZE)
+    f.reserve()
+    assert _load_set(f, reading(any_client, f), restart=False) == 30_000
+    assert all(f.contains_many(MEMBERS))
+
+
+def test_a_note_is_of_one_set(any_server: Server, any_client: redis.Redis) -> None:
+    """Not of that of the same name in another database, or of another server, or of another run."""
+    fill(any_client)
+    f = interrupted(any_client)
+    with any_server.client(db=1) as second, running(any_server.binary) as away, away.client() as third:
+        for source in (second, third):
+            fill(source)
+            members = Members(source, "spider:dupefilter")
+            members.go_on(any_client, "seen", f.info().generation)
+            assert len(list(members.items())) == 30_000
+            assert members.before == 0
+
+
+class Disturbed(Members):
+    """A set to which something happens while it is read."""
+
+    disturb: Callable[[], object]
+
+    def items(self) -> Iterator[bytes]:
+        """Yield the members."""
+        for number, item in enumerate(super().items()):
+            if number == 100:
+                self.disturb()
+            yield item
+
+
+@pytest.mark.parametrize("key", ["spider:dupefilter", "sorted"])
+@pytest.mark.parametrize("change", ["delete", "replace", "restart"])
+def test_a_set_that_was_not_there_to_the_end(key: str, change: str) -> None:
+    """The import fails, keeps no note, and succeeds when the set stays."""
+    with running(binaries()["redis-6.2"], "--appendonly", "yes") as source, source.client() as client:
+        fill(client)
+        client.sadd("others", *range(20_000))
+        client.zadd("others-sorted", dict.fromkeys(range(20_000), 1))
+        f = BloomFilter(client, "seen", **SIZE)
+        f.reserve()
+        members = Disturbed(client, key)
+        members.go_on(client, "seen", f.info().generation)
+
+        def restart() -> None:
+            source.stop(signal.SIGTERM)
+            source.start()
+
+        others = "others-sorted" if key == "sorted" else "others"
+        members.disturb = {
+            "delete": lambda: client.delete(key),
+            "replace": lambda: client.rename(others, key),
+            "restart": restart,
+        }[change]
+        with pytest.raises(BloomError, match="restarted" if change == "restart" else "deleted or replaced"):
+            _load_set(f, members, restart=False)
+        assert client.keys("*import*") == []
+        if change == "restart":
+            assert _load_set(f, reading(client, f, key), restart=False) == 30_000
+            assert all(f.contains_many(MEMBERS))
+
+
+def reading(client: redis.Redis, f: BloomFilter[Any], key: str = "spider:dupefilter") -> Members:
+    """Return the set on its way into a filter, both of one server."""
+    members = Members(client, key)
+    members.go_on(client, f.name, f.info().generation)
+    return members
+
+
+def interrupted(client: redis.Redis) -> BloomFilter[Any]:
+    """Return a filter that has a part of the set, and a note of that."""
+    f: BloomFilter[Any] = BloomFilter(client, "seen", **SIZE)
+    f.reserve()
+    with pytest.raises(CutOff):
+        load_in_small_batches(f, reading(client, f), 16_000)
+    assert client.keys("*import*")
+    return f
 
 
 def load_in_small_batches(f: Any, members: Members, until: int) -> None:
@@ -109,8 +195,7 @@ def test_a_set_of_a_million_is_imported_fast(any_client: redis.Redis) -> None:
             if way == "load":
                 f.load(members)
             else:
-                reading = Members(any_client, "set", any_client, "seen")
-                assert _load_set(f, reading, restart=False) == 1_000_000
+                assert _load_set(f, reading(any_client, f, "set"), restart=False) == 1_000_000
             taken.append(time.perf_counter() - begin)
             f.delete()
     log.info("seconds: %s", seconds)
@@ -144,6 +229,8 @@ def test_what_cannot_be_imported(any_server: Server) -> None:
     """One line, and status 2; status 3 where the server is not the right one."""
     with any_server.client() as client:
         client.hset("hash", "a", "b")
+        client.sadd("set", 1)
+        client.rpush("taken", 1)
     url = ("--url", any_server.url)
     wrong: list[tuple[tuple[str, ...], bytes]] = [
         (("--from-set", "hash"), b"is a hash"),
@@ -153,10 +240,14 @@ def test_what_cannot_be_imported(any_server: Server) -> None:
         (("--from-file", "-", "--from-url", any_server.url), b"--from-url is for"),
         (("--from-file", "-"), b"needs --capacity"),
     ]
+    texts = f"{any_server.url}?decode_responses=true"
+    wrong += [(("--from-set", "set", "--from-url", texts), b"leave decode_responses out of the URL")]
     for options, message in wrong:
         done = run_command("import", "new", *options, *url)
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1), done.stderr
         assert message in done.stderr
+    done = run_command("import", "taken", "--from-set", "set", *url)
+    assert (done.returncode, b"holds no Bloom filter (WRONGTYPE" in done.stderr) == (2, True)
     with running(any_server.binary) as plain:
         done = run_command("import", "new", "--from-redisbloom", "x", *url, "--from-url", plain.url)
     assert (done.returncode, b"needs the module RedisBloom" in done.stderr) == (3, True)

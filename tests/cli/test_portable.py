@@ -50,6 +50,9 @@ def test_a_changed_file_is_refused(any_server: Server, tmp_path: Path) -> None:
         done = run_command("restore", "copy", str(file), *url)
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
         assert str(file).encode() in done.stderr
+    piped = printed("save", "seen", "-", *url) + b"\n"
+    done = run_command("restore", "copy", "-", *url, data=piped)
+    assert (done.returncode, b"goes on behind its checksum" in done.stderr) == (2, True)
     assert any_server.keys() == ["seen"]
 
 

@@ -171,13 +171,69 @@ def test_classes_that_are_not_merged(any_client: redis.Redis, kind: str) -> None
         )
 
 
-def test_a_filter_merged_with_itself_stays(any_client: redis.Redis) -> None:
-    """Also over another object."""
+@pytest.mark.parametrize("layout", ["blocked", "classic", "sharded"])
+def test_a_filter_merged_with_itself_stays(
+    bloom: Any, any_client: redis.Redis, layout: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also over another object, and if it is overfull, of which nothing is said again."""
+    one, same = (bloom(any_client, "one", **LAYOUTS[layout] | {"capacity": 1000}) for _ in range(2))
+    one.add_many(ONE)
+    about, before = one.info(), bits(any_client, "one")
+    caplog.clear()
+    one.merge(getattr(same, "_filter", same))
+    assert (one.info(), bits(any_client, "one"), caplog.text) == (about, before, "")
+
+
+def test_a_file_has_what_an_older_state_lacks(bloom: Any, any_client: redis.Redis, tmp_path: Path) -> None:
+    """A server that fell back to an earlier dump gets it from a file of the same filter."""
+    one = bloom(any_client, "one", **SMALL)
+    one.add_many(ONE)
+    earlier: Any = any_client.dump("one")
+    one.add_many(OTHER)
+    one.save(tmp_path / "one.bloom")
+    any_client.restore("one", 0, earlier, replace=True)
+    one = bloom(any_client, "one", **SMALL)
+    assert not all(one.contains_many(OTHER))
+    one.merge(LocalFilter.open(tmp_path / "one.bloom"))
+    assert all(one.contains_many([*ONE, *OTHER]))
+    assert abs(one.info().count - 2500) < 60
+
+
+@pytest.mark.parametrize("layout", ["blocked", "sharded"])
+def test_twins_are_merged(bloom: Any, any_client: redis.Redis, layout: str) -> None:
+    """A filter that another server has under the same keys, and that went on by itself there."""
+    with running(binaries()["redis-6.2"]) as server, server.client() as away:
+        one = bloom(any_client, "one", **LAYOUTS[layout])
+        one.add_many(range(1000, 1500))
+        for key in any_client.scan_iter("*one*"):
+            if b"receipt" not in key:
+                away.set(key, any_client.get(key))
+        twin = bloom(away, "one", **LAYOUTS[layout])
+        twin.add_many(OTHER)
+        one.merge(getattr(twin, "_filter", twin))
+        assert all(one.contains_many(OTHER))
+
+
+def test_a_copied_key_is_merged(any_client: redis.Redis) -> None:
+    """COPY keeps the identity; what was added to the copy comes back."""
     one = BloomFilter(any_client, "one", **SMALL)
     one.add_many(ONE)
-    about = one.info()
-    one.merge(BloomFilter.open(any_client, "one"))
-    assert one.info() == about
+    any_client.copy("one", "other")
+    BloomFilter.open(any_client, "other").add_many(OTHER)
+    one.merge(BloomFilter.open(any_client, "other"))
+    assert all(one.contains_many([*ONE, *OTHER]))
+
+
+def test_a_united_copy_comes_back(bloom: Any, any_client: redis.Redis) -> None:
+    """Copies of two filters are united in this process, and merged into the first one."""
+    one, other = (BloomFilter(any_client, name, **SMALL) for name in ("one", "other"))
+    one.add_many(ONE)
+    other.add_many(OTHER)
+    local = one.snapshot()
+    local.merge(other.snapshot())
+    bloom(any_client, "one", **SMALL).merge(local)
+    assert all(one.contains_many([*ONE, *OTHER]))
+    assert abs(one.info().count - 2500) < 60
 
 
 def test_an_overfull_union_warns(any_client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
@@ -275,7 +331,7 @@ def test_a_merge_with_a_lost_reply_is_done_again(any_client: redis.Redis) -> Non
     other.add_many(OTHER)
     losing: Any = LosingClient(any_client)
     mine, theirs = BloomFilter(losing, "one"), BloomFilter(losing, "other")
-    mine.merge(BloomFilter(losing, "one"))  # so that both are open
+    mine.reserve()
     theirs.reserve()
     sent = len(losing.sent)
     losing.lose = ["answer"] * 5 + ["lost"]

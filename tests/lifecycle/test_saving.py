@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from pathlib import Path
+from socket import socketpair
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -132,6 +134,23 @@ def test_a_changed_stream_is_refused(any_client: redis.Redis, kind: str) -> None
     assert not any_client.dbsize()
     f = getattr(bloomredis, KINDS[kind][0]).restore(any_client, "copy", Stream(data))
     assert all(f.contains_many(ITEMS))
+
+
+def test_what_follows_on_a_stream(bloom: Any, any_client: redis.Redis, tmp_path: Path) -> None:
+    """A connection brings one filter after another; a pipe that is given by its path ends with the first."""
+    data = saved(made(any_client, "blocked"))
+    any_client.flushall()
+    here, there = socketpair()
+    with here, there, here.makefile("rb") as stream, ThreadPoolExecutor(1) as thread:
+        thread.submit(there.sendall, data + data)
+        for name in ("one", "two"):
+            assert all(bloom.restore(any_client, name, stream).contains_many(ITEMS))
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit((tmp_path / "pipe").write_bytes, data + b"x")
+        with pytest.raises(ValueError, match="goes on behind"):
+            bloom.restore(any_client, "three", tmp_path / "pipe")
+    assert not any_client.exists("three")
 
 
 @EACH_KIND

@@ -11,6 +11,7 @@ import redis
 from bloomredis import (
     BloomFilter,
     CountingBloomFilter,
+    FilterMismatchError,
     OutcomeUnknownError,
     ScalingBloomFilter,
     ShardedBloomFilter,
@@ -163,3 +164,10 @@ def test_clear_lets_go_of_a_filter_that_it_replaced(make: Callable[[], Any], any
     drive(any_client, f.reserve())
     clear.execute().reply().lost()
     assert f.stored.handle is None
+
+
+def test_a_key_of_another_type_is_not_opened(bloom: Any, client: Any) -> None:
+    """The error says so, also where there is no module whose filter it could be."""
+    client.rpush("seen", "a")
+    with pytest.raises(FilterMismatchError, match="'seen' holds no Bloom filter"):
+        bloom.open(client, "seen")

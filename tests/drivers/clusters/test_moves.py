@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import io
+from itertools import count
 from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
+from redis.crc import key_slot
 
 import bloomredis
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ScalingBloomFilter, ShardedBloomFilter
+from bloomredis.stored import shard_record
 from tests.support.clusters import Cluster
 from tests.support.saving import ABSENT, ITEMS, KINDS, comparable
 from tests.support.servers import binaries, running
 
 ASKED = [*ITEMS, *ABSENT]
+SHARDS = 16
+IN_SHARDS: dict[str, Any] = {"capacity": 20_000, "error_rate": 1e-4, "shards": SHARDS}
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +87,47 @@ def test_merges_in_a_cluster(cluster_client: Any) -> None:
     assert all(some.contains_many(range(900)))
 
 
+def one_slot_in_common() -> tuple[str, str]:
+    """Return names of two filters in shards, of which one pair that is not the last lies in one slot."""
+    slots = slots_of("some")
+    for number in count():
+        pairs = zip(slots, slots_of(name := f"more-{number}"), strict=True)
+        if any(one == other for one, other in list(pairs)[:-1]):
+            return "some", name
+    raise AssertionError
+
+
+def slots_of(name: str) -> list[int]:
+    """Return the slots of the shards of a filter."""
+    return [key_slot(shard_record.key(name, SHARDS, number).encode()) for number in range(SHARDS)]
+
+
+def test_shards_in_one_slot_are_merged_among_others(cluster_client: Any) -> None:
+    """A pair that the server unites by itself leaves the others with their own pieces."""
+    some, more = (ShardedBloomFilter(cluster_client, name, **IN_SHARDS) for name in one_slot_in_common())
+    some.add_many(range(500))
+    more.add_many(range(400, 2900))
+    some.merge(more)
+    assert all(some.contains_many(range(2900)))
+
+
+def test_shards_in_one_slot_are_merged_with_asyncio(nodes: Cluster) -> None:
+    """So they are there."""
+
+    async def main() -> None:
+        async with redis.asyncio.RedisCluster(host="127.0.0.1", port=nodes.primaries()[0].port) as client:
+            some, more = (
+                bloomredis.asyncio.ShardedBloomFilter(client, name, **IN_SHARDS)
+                for name in one_slot_in_common()
+            )
+            await some.add_many(range(500))
+            await more.add_many(range(400, 2900))
+            await some.merge(more)
+            assert all(await some.contains_many(range(2900)))
+
+    asyncio.run(main())
+
+
 def test_a_filter_of_a_cluster_is_adopted(cluster_client: Any) -> None:
     """Its layers are in its slot."""
     BloomFilter(cluster_client, "full", capacity=500, error_rate=0.01).add_many(range(500))
@@ -91,7 +138,6 @@ def test_a_filter_of_a_cluster_is_adopted(cluster_client: Any) -> None:
 
 def test_moves_with_asyncio(nodes: Cluster) -> None:
     """The asyncio client of a cluster does the same."""
-    import redis.asyncio
 
     async def main() -> None:
         node = nodes.primaries()[0]
