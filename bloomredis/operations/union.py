@@ -131,6 +131,8 @@ def _merge_part(source: Source, part: Part, note: Callable[[int], None], into: F
                 f"{into.name!r} was replaced while it was merged into: merge again"
             ) from None
     stored.left = found.header.capacity - found.header.count - added
+    if into.fullness is not None and into.fullness.refuses and stored.left <= 0:
+        into.fullness.passed()
     return added
 
 

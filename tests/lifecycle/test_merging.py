@@ -16,6 +16,7 @@ import redis
 import bloomredis
 from bloomredis import (
     BloomFilter,
+    FilterFullError,
     FilterLostError,
     FilterMismatchError,
     LocalFilter,
@@ -244,6 +245,18 @@ def test_an_overfull_union_warns(any_client: redis.Redis, caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING):
         one.merge(other)
     assert "made for capacity 2000" in caplog.text
+
+
+def test_no_item_gets_into_an_overfull_union_that_refuses(any_client: redis.Redis) -> None:
+    """The next add is refused, and not the one after it."""
+    small: dict[str, Any] = {"capacity": 100, "error_rate": 1e-6}
+    one = BloomFilter(any_client, "one", on_full="raise", **small)
+    other = BloomFilter(any_client, "other", on_full=lambda _: None, **small)
+    assert one.add("warm")
+    other.add_many(range(150))
+    one.merge(other)
+    with pytest.raises(FilterFullError):
+        one.add("x")
 
 
 @pytest.mark.parametrize("layout", ["large", "sharded"])
