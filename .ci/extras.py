@@ -39,13 +39,23 @@ def environment(folder: Path, pip: str) -> Path:
     return python
 
 
-def install(python: Path, wheel: Path, extra: str, modules: list[str]) -> None:
-    """Install an extra, and import what it brings or the library's parts that need it."""
-    said = run(python, "-m", "pip", "install", f"{wheel}[{extra}]")
+def bare(folder: Path) -> Path:
+    """Return the Python of a new environment without a pip of its own."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder)
+    return folder / "bin" / "python"
+
+
+def install(pip: Path, python: Path, wheel: Path, extra: str, modules: list[str]) -> None:
+    """Install an extra, and import what it brings or the library's parts that need it.
+
+    :param pip: the Python whose pip is used.
+    """
+    command = (pip, "-m", "pip", "--python", python)
+    said = run(*command, "install", f"{wheel}[{extra}]")
     if "does not provide" in said:
         sys.exit(said)
     run(python, "-c", "; ".join(f"import {module}" for module in modules))
-    run(python, "-m", "pip", "check")
+    run(*command, "check")
 
 
 def main() -> None:
@@ -60,8 +70,9 @@ def main() -> None:
             extras = BROUGHT | adapters
             for extra, modules in extras.items():
                 alone = extra == "all" or extra in adapters
-                fresh = environment(folder / f"{number}-{extra}", pip) if alone else python
-                install(fresh, wheel, extra, modules)
+                install(
+                    python, bare(folder / f"{number}-{extra}") if alone else python, wheel, extra, modules
+                )
             print(f"{run(python, '-m', 'pip', '--version').split(' from')[0]}: {', '.join(extras)}")  # noqa: T201
 
 
