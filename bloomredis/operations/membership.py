@@ -249,10 +249,12 @@ class Membership:
         """Add one packed item that was in a call without an answer: answer as that call would have."""
         count_receipt()
         if pending.answer is not None:
-            there = yield from self._stored.test(handle, (item,), lambda: packed, replicas=self._replicas)
-            if not there[0]:  # forgotten meanwhile
-                return (yield from self._add(handle, packed, (item,)))
-            return int(pending.answer)
+            rebuilt = handle.is_being_rebuilt  # what the filter has may be missing in its successor
+            test = partial(self._stored.test, handle, (item,), lambda: packed, replicas=self._replicas)
+            if not rebuilt and (yield from test())[0]:
+                return int(pending.answer)
+            added = yield from self._add(handle, packed, (item,))
+            return added or int(rebuilt and pending.answer)  # not rebuilt: it was forgotten meanwhile
         keys = [self._lanes.key(pending.name), self._lanes.key(pending.lane)]
         own = f"1.{crc32(as_bytes(item), handle.check):08x}"
         arguments: Arguments = [packed, own, pending.call, pending.index]

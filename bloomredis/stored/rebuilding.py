@@ -14,20 +14,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bloomredis.bits.layered import Layered
 from bloomredis.errors import (
     BloomError,
-    ConnectionFailedError,
     FilterLostError,
     FilterMismatchError,
     FilterNotFoundError,
-    OutcomeUnknownError,
-    ServerRefusedError,
 )
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import call
@@ -42,6 +37,8 @@ _BEGIN, _END, _ABANDON, _DESCRIBE = map(
     scripts.load, ("begin_rebuild", "end_rebuild", "abandon_rebuild", "describe")
 )
 _LOST: Final = (replies.MISSING, replies.CHANGED, replies.FOREIGN, replies.WRONG_TYPE)
+
+_MOST_UNSETTLED: Final = 8
 
 _log = logging.getLogger("bloomredis")
 
@@ -60,7 +57,10 @@ class StoredRebuildable(StoredFilter):
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__(name, **options)
         self.successor_key = self.auxiliary + b"successor"
-        self._tag = b""  # of a successor that may be there, as a call about it had no answer
+        self._unsettled = b""  # tags of successors that may be there by this object
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_unsettled": b""}  # a copy has rebuilt nothing
 
     # -- opening
 
@@ -85,11 +85,12 @@ class StoredRebuildable(StoredFilter):
     def _find_successor(self, head: Header) -> Op[Header | None]:
         """Return the header of the successor, None if it has vanished."""
         try:
-            text, *_ = yield from self._call(_DESCRIBE, [], keys=[self.successor_key])
+            text, size, _ = yield from self._call(_DESCRIBE, [], keys=[self.successor_key])
             successor = header.parse(unhex(text))
         except (FilterNotFoundError, FilterMismatchError, ValueError):
             return None
-        return successor if successor.generation == head.generation else None
+        is_whole = size == successor.size_bytes
+        return successor if is_whole and successor.generation == head.generation else None
 
     def _accept(self, head: Header | Rebuild) -> Handle:
         if not isinstance(head, Rebuild):
@@ -106,7 +107,8 @@ class StoredRebuildable(StoredFilter):
 
     def _check_parameters(self, found: Header) -> None:
         """Compare what cannot be rebuilt: capacity and error rate were changed on purpose."""
-        if not found.rebuilds:
+        is_known = self._found is not None and self._found.generation == found.generation
+        if not (found.rebuilds or is_known):  # what was accepted while it was being rebuilt stays so
             super()._check_parameters(found)
             return
         if self._layout is not None:
@@ -150,27 +152,19 @@ class StoredRebuildable(StoredFilter):
     ) -> Op[Rebuild]:
         """Make a successor that expires in `timeout` ms; None leaves a parameter as it is.
 
-        A call that is made again after a lost reply goes on with the successor of the first.
+        It takes the place of one that an earlier rebuild of this object has left.
         """
         self.check_writable()
-        tag, self._tag = self._tag or os.urandom(TAG_BYTES), b""
+        tag, left = os.urandom(TAG_BYTES), self._unsettled[-_MOST_UNSETTLED * TAG_BYTES :]
         reply = None
         while reply is None:
             (found,) = yield from self.current()
             new = self._planned(found.header, capacity, error_rate, tag)
-            arguments = [found.header.identity, new.pack(), timeout, int(take_over)]
-            with self._goes_on_with(tag):
-                reply = yield from self._run(_BEGIN, arguments)
+            self._unsettled = left + tag
+            reply = yield from self._run(
+                _BEGIN, [found.header.identity, new.pack(), timeout, int(take_over), left]
+            )
         return Rebuild(*(header.parse(unhex(text)) for text in reply))
-
-    @contextmanager
-    def _goes_on_with(self, tag: bytes) -> Iterator[None]:
-        """Let the next rebuild of this object go on with a successor, if a call about it has no answer."""
-        try:
-            yield
-        except (OutcomeUnknownError, ConnectionFailedError, ServerRefusedError):
-            self._tag = tag
-            raise
 
     @staticmethod
     def _planned(old: Header, capacity: int | None, error_rate: float | None, tag: bytes) -> Header:
@@ -193,8 +187,7 @@ class StoredRebuildable(StoredFilter):
         """
         identities = [begun.filter.identity, begun.successor.identity]
         try:
-            with self._goes_on_with(begun.successor.tag):
-                yield from call(_END, [self.key, self.successor_key], identities, self.wait)
+            yield from call(_END, [self.key, self.successor_key], identities, self.wait)
         except Refusal as refusal:
             if refusal.word in _LOST:
                 what = self.loss(refusal.word)
@@ -204,10 +197,12 @@ class StoredRebuildable(StoredFilter):
                 raise
             yield from self.abandon_rebuild(begun)
             raise FilterLostError(f"{what} while it was being rebuilt; rebuild it again") from None
+        self._unsettled = b""
 
     def abandon_rebuild(self, begun: Rebuild) -> Op[None]:
         """Let the filter go on as it was, and delete the successor."""
         yield from self._run(_ABANDON, [begun.filter.identity, begun.successor.identity])
+        self._unsettled = b""
 
     def _replaced(self, found: Header) -> Op[None]:
         if found.is_being_rebuilt:

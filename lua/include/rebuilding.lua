@@ -4,6 +4,8 @@
 
 local STATE_AT = 12       -- the byte of the header, counted from 0
 local BEING_REBUILT = 1   -- its lowest bit
+local TAG_AT = 13         -- the first byte of what tells successors apart
+local TAG_BYTES = 3
 
 local function is_being_rebuilt(header)
   return header:byte(STATE_AT + 1) % 2 == BEING_REBUILT

@@ -19,6 +19,7 @@
 -- include: layers or one_layer
 -- include: answer
 -- include: receipts
+-- include: add_again
 
 local identity, packed, number = ARGV[1], ARGV[2], ARGV[3]
 local own = #KEYS - extra_keys(identity)
@@ -36,6 +37,9 @@ end
 local earlier = earlier_receipt
   and (replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index, own < #KEYS))
 if earlier then
+  if type(earlier) == 'number' then
+    add_again(filter, packed)
+  end
   return earlier
 end
 local items, malformed = read_layers(filter, packed)

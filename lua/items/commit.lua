@@ -16,6 +16,7 @@
 -- include: layers or one_layer or module_filter
 -- include: receipts
 -- include: claims
+-- include: add_again
 
 local identity, packed, owner, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local own = #KEYS - extra_keys(identity)
@@ -27,6 +28,9 @@ if not filter then
 end
 local replayed = replay(receipt, number)
 if replayed then
+  if replayed == 1 then
+    add_again(filter, packed)
+  end
   return replayed
 end
 local items, unreadable = read_layers(filter, packed)

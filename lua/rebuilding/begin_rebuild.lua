@@ -6,6 +6,7 @@
 -- ARGV[2]  the header of the successor (64 bytes; the script sets creation time and count)
 -- ARGV[3]  milliseconds until the successor expires
 -- ARGV[4]  1 to take the place of another successor, 0 to refuse
+-- ARGV[5]  the tags of successors whose place is taken in any case, three bytes each
 --
 -- Reply: { header of the filter in hex, header of the successor in hex }; the same again if the call is sent again
 
@@ -15,7 +16,16 @@
 -- include: rebuilding
 
 local key, successor_key, identity, template = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
-local ttl, takes_over = read_number(ARGV[3], 1), ARGV[4] == '1'
+local ttl, takes_over, left = read_number(ARGV[3], 1), ARGV[4] == '1', ARGV[5] or ''
+
+local function has_tag(tags, successor)
+  for first = 1, #tags, TAG_BYTES do
+    if tags:sub(first, first + TAG_BYTES - 1) == successor:sub(TAG_AT + 1, TAG_AT + TAG_BYTES) then
+      return true
+    end
+  end
+  return false
+end
 
 local malformed = check_template(template)
 if malformed then
@@ -34,7 +44,7 @@ end
 local filter, changed = open_filter(key, identity)
 if not filter then
   return changed
-elseif other and not takes_over then
+elseif other and not takes_over and not has_tag(left, other) then
   return redis.error_reply('BLOOMREBUILDING it is being rebuilt already')
 elseif generation_of(template) ~= filter.generation then
   return redis.error_reply('BLOOMARGUMENT the successor has another generation')

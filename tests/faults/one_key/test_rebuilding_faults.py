@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BloomFilter, FilterLostError, OutcomeUnknownError
+from bloomredis import BloomFilter, ConnectionFailedError, FilterLostError, OutcomeUnknownError
 from bloomredis.protocol import scripts
 from tests.support.proxy import Proxy, dropped, lost, once_executed, passed
 
@@ -61,7 +61,7 @@ def test_lost_replies(any_proxy: Proxy, verb: str, times: int, bloom: Any) -> No
 
 @pytest.mark.parametrize("verb", ["begin_rebuild", "end_rebuild"])
 def test_a_rebuild_whose_outcome_is_unknown_is_made_again(any_proxy: Proxy, verb: str, bloom: Any) -> None:
-    """The same object goes on where it was."""
+    """The same object begins again, with an empty successor in the place of what it has left."""
     seen = bloom(any_proxy.client(), "seen", **OLD)
     seen.add("old")
     any_proxy.plan(verb, lost)
@@ -69,8 +69,43 @@ def test_a_rebuild_whose_outcome_is_unknown_is_made_again(any_proxy: Proxy, verb
         _rebuilt(seen)
     assert seen.add("y")
     _rebuilt(seen)
-    assert seen.contains_many(["x", "y"]) == [True, verb == "begin_rebuild"]
+    assert seen.contains_many(["old", "x", "y"]) == [False, True, False]
     assert seen.info().capacity == 5000
+
+
+def test_nothing_of_a_rebuild_that_did_not_end_comes_back(any_proxy: Proxy, bloom: Any) -> None:
+    """The next one of the object begins with an empty successor, and not with that which was loaded."""
+    seen = bloom(any_proxy.client(), "seen", **OLD)
+    any_proxy.plan("end_rebuild", dropped)
+    with pytest.raises((OutcomeUnknownError, ConnectionFailedError)), seen.rebuild() as new:
+        new.add("deleted")
+    _rebuilt(seen)
+    assert seen.contains_many(["deleted", "x"]) == [False, True]
+
+
+def test_who_has_the_new_parameters_sees_no_loss(any_client: redis.Redis, bloom: Any) -> None:
+    """Neither meanwhile, nor when the rebuild is abandoned."""
+    seen = BloomFilter(any_client, "seen", **OLD)
+    seen.add("old")
+    rebuild = seen.rebuild(capacity=5000)
+    rebuild.__enter__()
+    deployed = bloom(any_client, "seen", capacity=5000, error_rate=0.01)
+    assert deployed.contains("old")
+    rebuild.__exit__(*FAILED)
+    assert deployed.contains("old")
+    assert deployed.add("new")
+
+
+def test_a_successor_that_was_cut_has_vanished(any_client: redis.Redis, bloom: Any) -> None:
+    """Who meets it goes on with the filter alone."""
+    seen = BloomFilter(any_client, "seen", **OLD)
+    seen.add("old")
+    seen.rebuild(capacity=5000).__enter__()
+    whole = any_client.getrange("{seen}:successor", 0, 99)
+    any_client.set("{seen}:successor", whole)
+    other = bloom(any_client, "seen", **OLD)
+    assert not other.add("old")
+    assert other.add("new")
 
 
 def _rebuilt(seen: Any) -> None:
@@ -83,14 +118,39 @@ def _rebuilt(seen: Any) -> None:
 def test_an_add_without_an_answer_before(
     any_proxy: Proxy, any_client: redis.Redis, bloom: Any, *, by_token: bool, is_executed: bool
 ) -> None:
-    """Who asks for it after the swap is told that the item was new by that call."""
+    """Who asks for it after the swap is told that the item was new by that call, and it is in then."""
     f, seen = bloom(any_proxy.client(), "seen", **OLD), BloomFilter(any_client, "seen", **OLD)
     f.add("warm")
     token = _token(any_proxy, f, lost if is_executed else dropped)
     with seen.rebuild(capacity=5000):
         pass
     assert f.add("x", token=token) if by_token else f.add("x")
-    assert f.contains("x") is not is_executed  # what was added before is in only if it is loaded
+    assert not seen.add("x")
+
+
+@pytest.mark.parametrize("by_token", [False, True])
+def test_an_answer_that_is_asked_for_meanwhile(
+    any_proxy: Proxy, any_client: redis.Redis, bloom: Any, *, by_token: bool
+) -> None:
+    """Of an add before the rebuild: the item is in the successor too, and stays won."""
+    f, seen = bloom(any_proxy.client(), "seen", **OLD), BloomFilter(any_client, "seen", **OLD)
+    f.add("warm")
+    token = _token(any_proxy, f, lost)
+    with seen.rebuild(capacity=5000):
+        assert f.add("x", token=token) if by_token else f.add("x")
+    assert not seen.add("x")
+
+
+def test_a_commit_that_is_made_again_meanwhile(any_proxy: Proxy, any_client: redis.Redis) -> None:
+    """Its reply was lost before the rebuild: the item is in the successor too."""
+    f, seen = (BloomFilter(client, "seen", **OLD) for client in (any_proxy.client(), any_client))
+    claim = f.claim("x")
+    any_proxy.plan("commit", lost)
+    with pytest.raises(OutcomeUnknownError):
+        claim.commit()
+    with seen.rebuild(capacity=5000):
+        claim.commit()
+    assert seen.claim("x").state == "done"
 
 
 @pytest.mark.parametrize("is_executed", [False, True])
