@@ -233,14 +233,15 @@ class StoredModule(Versioned):
     def current(self) -> Op[list[Description]]:
         """Describe each bitmap of the filter, the newest first; a loss is noticed."""
         handle = yield from self.acquire()
+        counted = self._count  # by replies that came before this call is sent
         try:
             found = yield from self._look()
             if found.generation != handle.generation:
                 what = self.loss(replies.CHANGED)
-            elif found.head.count < self._count:
-                what = f"{self.name!r} was replaced by an older copy: it had counted {self._count} items"
+            elif found.head.count < counted:
+                what = f"{self.name!r} was replaced by an older copy: it had counted {counted} items"
             else:
-                self._count = found.head.count
+                self._count = max(self._count, found.head.count)
                 return found.described(self.key)
         except (FilterNotFoundError, FilterMismatchError) as error:
             what = str(error)

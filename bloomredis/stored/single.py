@@ -61,16 +61,17 @@ class StoredFilter(Versioned):
     def current(self) -> Op[list[Description]]:
         """Describe the filter; a loss is noticed."""
         handle = yield from self.acquire()
+        counted = self._count  # by replies that came before this call is sent
         try:
             found = yield from self.describe()
             if not handle.identity.startswith(found.header.identity):
                 if (yield from self._follow(handle)):
                     return (yield from self.current())
                 what = self.loss(replies.CHANGED)
-            elif self._kind == header.FILTER and found.header.count < self._count:
-                what = f"{self.name!r} was replaced by an older copy: it had counted {self._count} items"
+            elif self._kind == header.FILTER and found.header.count < counted:
+                what = f"{self.name!r} was replaced by an older copy: it had counted {counted} items"
             else:
-                self._count = found.header.count
+                self._count = max(self._count, found.header.count)
                 return [found]
         except (FilterNotFoundError, FilterMismatchError) as error:
             what = str(error)

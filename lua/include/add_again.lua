@@ -1,5 +1,6 @@
 -- Items whose receipt has just answered.
 -- include: items
+-- include: layers or one_layer or module_filter
 
 -- Set the bits of items that an earlier call has added, unless the filter counts: they are there, but for a rebuild
 -- that has begun or ended since.

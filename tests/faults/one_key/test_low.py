@@ -152,6 +152,20 @@ def test_an_older_copy_is_noticed_by_its_count(
         assert [f.add("a"), f.add("b")] == [False, True]
 
 
+def test_a_reply_that_was_overtaken_is_no_older_copy(any_client: redis.Redis) -> None:
+    """Of two calls of info() the first may be answered last: its count is lower, and nothing was lost."""
+    f = BloomFilter(any_client, "seen", **SIZE)
+    f.add("a")
+    assert f.info().count == 1
+    overtaken: Any = f._operations.stored.current()
+    found = any_client.execute_command(*next(overtaken))
+    f.add("b")
+    assert f.info().count == 2
+    with pytest.raises(StopIteration):
+        overtaken.send(found)
+    assert f.info().count == 2
+
+
 def test_a_count_that_others_raised_is_no_loss(any_client: redis.Redis, bloom: Any) -> None:
     """Nor is one that stays, nor that of a filter from which items are removed."""
     f, other = bloom(any_client, "seen", **SIZE), BloomFilter(any_client, "seen", **SIZE)
