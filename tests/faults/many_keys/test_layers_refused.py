@@ -81,7 +81,7 @@ def test_no_layer_is_begun_without_memory(admin: redis.Redis, kind: str) -> None
             assert caught.value.word == "OOM"
         assert f.contains(item)
     assert stored(admin) == before
-    assert admin.info("memory")["used_memory"] < used + 100_000
+    assert admin.info("memory")["used_memory"] < used + 200_000  # scripts that the server compiles
     assert f.add("x")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import mmh3
 import pytest
@@ -157,8 +157,9 @@ def test_a_reply_that_was_overtaken_is_no_older_copy(any_client: redis.Redis) ->
     f = BloomFilter(any_client, "seen", **SIZE)
     f.add("a")
     assert f.info().count == 1
-    overtaken: Any = f._operations.stored.current()
-    found = any_client.execute_command(*next(overtaken))
+    operations: Any = f._operations
+    overtaken, server = operations.stored.current(), cast("Any", any_client)
+    found = server.execute_command(*next(overtaken))
     f.add("b")
     assert f.info().count == 2
     with pytest.raises(StopIteration):
