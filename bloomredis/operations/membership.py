@@ -249,12 +249,12 @@ class Membership:
         """Add one packed item that was in a call without an answer: answer as that call would have."""
         count_receipt()
         if pending.answer is not None:
-            rebuilt = handle.is_being_rebuilt  # what the filter has may be missing in its successor
-            test = partial(self._stored.test, handle, (item,), lambda: packed, replicas=self._replicas)
-            if not rebuilt and (yield from test())[0]:
-                return int(pending.answer)
-            added = yield from self._add(handle, packed, (item,))
-            return added or int(rebuilt and pending.answer)  # not rebuilt: it was forgotten meanwhile
+            if handle.is_being_rebuilt:
+                return (yield from self._answer_in_both(handle, packed, answer=pending.answer))
+            there = yield from self._stored.test(handle, (item,), lambda: packed, replicas=self._replicas)
+            if not there[0]:  # forgotten meanwhile
+                return (yield from self._add(handle, packed, (item,)))
+            return int(pending.answer)
         keys = [self._lanes.key(pending.name), self._lanes.key(pending.lane)]
         own = f"1.{crc32(as_bytes(item), handle.check):08x}"
         arguments: Arguments = [packed, own, pending.call, pending.index]
@@ -264,6 +264,17 @@ class Membership:
             # The token is its caller's, who may ask too; without it this object asks again.
             raise_unknown(self._stored.name, error, [pending.token(item) if by_token else None])
         return reply
+
+    def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Reply]:
+        """Return a kept answer once the item, which the filter has, is in its successor too.
+
+        Nothing is to be known of that call, so it has no lane; after a fault the answer is still kept.
+        """
+        try:
+            yield from self._stored.run(self._change, handle, [packed])
+        except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
+            raise_unknown(self._stored.name, error, [None])
+        return int(answer)
 
     def settle(self, item: bytes) -> Op[None]:
         """Make sure that the pending calls about an item have been executed.

@@ -141,6 +141,22 @@ def test_an_answer_that_is_asked_for_meanwhile(
     assert not seen.add("x")
 
 
+def test_a_kept_answer_is_kept_through_faults(any_proxy: Proxy, any_client: redis.Redis) -> None:
+    """The item gets into the successor, and the answer stays that of the object, whatever becomes of that."""
+    f, seen = (BloomFilter[Any](client, "seen", **OLD) for client in (any_proxy.client(), any_client))
+    assert f.add("warm")
+    assert seen.add("x")
+    f._operations.keeper()([b"x"], [True])  # as a cancelled task does
+    with seen.rebuild(capacity=5000):
+        assert f.add("warm") is False
+        any_proxy.plan("add", lost)
+        with pytest.raises(OutcomeUnknownError) as caught:
+            f.add("x")
+        assert caught.value.token is None
+        assert f.add("x")
+    assert not seen.add("x")
+
+
 def test_a_commit_that_is_made_again_meanwhile(any_proxy: Proxy, any_client: redis.Redis) -> None:
     """Its reply was lost before the rebuild: the item is in the successor too."""
     f, seen = (BloomFilter(client, "seen", **OLD) for client in (any_proxy.client(), any_client))
