@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 
 from bloomredis.errors import BloomError
 from bloomredis.operations.files import Reader, Writer
+from bloomredis.protocol.gather import changed
 from bloomredis.protocol.steps import Compute, OnServer, Op
 from bloomredis.stored import reading, restoring
 from bloomredis.stored.base import Stored
@@ -98,20 +99,7 @@ def within(side: int | None, operation: Op[T]) -> Op[T]:
     """Run an operation over one of several clients, each of which may be one of several servers."""
     if side is None:
         return (yield from operation)
-    try:
-        step = next(operation)
-        while True:
-            try:
-                reply = yield OnServer(side, step)
-            except Exception as error:
-                step = operation.throw(error)
-            else:
-                step = operation.send(reply)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    finally:
-        operation.close()
+    return (yield from changed(operation, partial(OnServer, side)))
 
 
 def stored_of(operations: Any) -> Stored:

@@ -19,11 +19,20 @@ def at(server: int | None, operation: Op[T]) -> Op[T]:
     """Run an operation on one of several servers; steps that name a server keep it."""
     if server is None:
         return (yield from operation)
+
+    def sent(step: Step) -> Step:
+        return step if isinstance(step, OnServer | Concurrent) else OnServer(server, step)
+
+    return (yield from changed(operation, sent))
+
+
+def changed(operation: Op[T], change: Callable[[Step], Step]) -> Op[T]:
+    """Run an operation, each of whose steps is replaced by another one."""
     try:
         step = next(operation)
         while True:
             try:
-                reply = yield step if isinstance(step, OnServer | Concurrent) else OnServer(server, step)
+                reply = yield change(step)
             except Exception as error:
                 step = operation.throw(error)
             else:
