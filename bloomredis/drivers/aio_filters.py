@@ -22,6 +22,7 @@ from bloomredis.drivers.claiming import AsyncClaimer
 from bloomredis.drivers.coalescing import MOST_ITEMS
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
+from bloomredis.drivers.kept import sender
 from bloomredis.drivers.tasks import Coalescer
 from bloomredis.errors import BatchInterruptedError, BloomError
 from bloomredis.operations.info import FilterInfo
@@ -44,6 +45,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
     def _bind(self) -> None:
         operations = self._operations
         self._link = client = self._linked()
+        self._send = sender(client)
         self._coalesce = operations.options.coalesce is not False
         straight = operations.servers == 1 and not is_cluster(type(self._client))
         self._usual = usual(operations) if straight else None
@@ -101,7 +103,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
         if call is None:
             return await self._run(self._operations.add(item))
         try:
-            reply = await self._link.execute_command(*call.command, NEVER_DECODE=True)
+            reply = await self._send(call)
         except BaseException as error:  # cancelled or not
             return await resume(self._link, call.operation(), error)
         if reply != 1:  # it may be late
@@ -137,7 +139,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
         if call is None:
             return await self._run(self._operations.contains(item))
         try:
-            reply = await self._link.execute_command(*call.command, NEVER_DECODE=True)
+            reply = await self._send(call)
         except BaseException as error:
             return await resume(self._link, call.operation(), error)
         known = call.answer(reply)

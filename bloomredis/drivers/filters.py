@@ -16,6 +16,7 @@ from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.coalescing import MOST_ITEMS
 from bloomredis.drivers.columns import Mask
+from bloomredis.drivers.kept import sender
 from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.sync import Batches, SyncClient, drive, resume
 from bloomredis.drivers.threads import Coalescer
@@ -45,6 +46,7 @@ class Filter(Claimer[I], Portable[I]):
     def _bind(self) -> None:
         operations = self._operations
         self._link = client = self._linked()
+        self._send = sender(client)
         self._coalesce = operations.options.coalesce is True
         straight = operations.servers == 1 and not is_cluster(type(self._client))
         common = usual(operations) if straight else None
@@ -87,7 +89,7 @@ class Filter(Claimer[I], Portable[I]):
         """
         if token is None and self._usual is not None and (call := self._usual.add(item)) is not None:
             try:
-                reply = self._link.execute_command(*call.command, NEVER_DECODE=True)
+                reply = self._send(call)
             except BaseException as error:  # interrupted or not
                 return resume(self._link, call.operation(), error)
             if reply != 1:  # it may be late
@@ -113,7 +115,7 @@ class Filter(Claimer[I], Portable[I]):
         """
         if self._usual is not None and (call := self._usual.contains(item)) is not None:
             try:
-                reply = self._link.execute_command(*call.command, NEVER_DECODE=True)
+                reply = self._send(call)
             except BaseException as error:
                 return resume(self._link, call.operation(), error)
             known = call.answer(reply)

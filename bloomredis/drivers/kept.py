@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from bloomredis.drivers.pools import SCRIPT, AsyncInside, Inside, is_asyncio, why_not
+from bloomredis.drivers.pools import DIRECT, AsyncInside, Inside, is_asyncio, why_not
 from bloomredis.protocol.steps import Command
 
 
@@ -36,6 +36,17 @@ def linked(client: Any, keep: bool | None) -> Any:  # noqa: FBT001 - the option 
     return client
 
 
+def sender(link: Any) -> Callable[[Any], Any]:
+    """Return what sends a prepared call over a link, and returns or awaits its reply."""
+    if isinstance(link, Kept | AsyncKept) and not link.has_packer:
+        return link.call
+
+    def send(call: Any) -> Any:
+        return link.execute_command(*call.command, NEVER_DECODE=True)
+
+    return send
+
+
 def pipelined(client: Any, commands: Sequence[Command]) -> Any:
     """Send commands in a pipeline of a client, which returns or awaits the reply or the error of each."""
     pipe = client.pipeline(transaction=False)
@@ -49,21 +60,21 @@ class Kept(Inside):
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send one command and return its reply, that of a script as bytes."""
-        connection = self.take() if command[0] == SCRIPT else None
+        connection = self.take() if command[0] in DIRECT else None
         if connection is None:
             return self.client.execute_command(*command, **options)
-        try:
-            connection.send_packed_command(self.packed(connection, command))
-            reply = connection.read_response(disable_decoding=True)
-        except BaseException as error:
-            return self._after(error, connection, partial(self._call, connection, command))
-        if not self.put_back(connection):
-            self.pool.release(connection)
-        return reply
+        return self._send(connection, self.packed(connection, command))
+
+    def call(self, call: Any) -> Any:
+        """Send the command of a prepared call and return its reply."""
+        connection = self.take()
+        if connection is None:
+            return self.client.execute_command(*call.command, NEVER_DECODE=True)
+        return self._send(connection, [call.wire()])
 
     def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
-        connection = self.take() if {each[0] for each in commands} == {SCRIPT} else None
+        connection = self.take() if DIRECT.issuperset([each[0] for each in commands]) else None
         replies: list[Any]
         if connection is None:
             replies = pipelined(self.client, commands)
@@ -86,8 +97,19 @@ class Kept(Inside):
         """Enter the client."""
         return self.client.__enter__()
 
-    def _call(self, connection: Any, command: Command) -> Any:
-        connection.send_packed_command(self.packed(connection, command))
+    def _send(self, connection: Any, packed: list[bytes]) -> Any:
+        """Send what is packed over a connection that was taken, and return the reply."""
+        try:
+            connection.send_packed_command(packed)
+            reply = connection.read_response(disable_decoding=True)
+        except BaseException as error:
+            return self._after(error, connection, partial(self._exchange, connection, packed))
+        if not self.put_back(connection):
+            self.pool.release(connection)
+        return reply
+
+    def _exchange(self, connection: Any, packed: list[bytes]) -> Any:
+        connection.send_packed_command(packed)
         return connection.read_response(disable_decoding=True)
 
     def _call_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
@@ -141,21 +163,21 @@ class AsyncKept(AsyncInside):
 
     async def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send one command and return its reply, that of a script as bytes."""
-        connection = await self.take() if command[0] == SCRIPT else None
+        connection = await self.take() if command[0] in DIRECT else None
         if connection is None:
             return await self.client.execute_command(*command, **options)
-        try:
-            await self.send(connection, self.packed(connection, command))
-            reply = await connection.read_response(disable_decoding=True)
-        except BaseException as error:
-            return await self._after(error, connection, partial(self._call, connection, command))
-        if not self.put_back(connection):
-            await self.pool.release(connection)
-        return reply
+        return await self._send(connection, self.packed(connection, command))
+
+    async def call(self, call: Any) -> Any:
+        """Send the command of a prepared call and return its reply."""
+        connection = await self.take()
+        if connection is None:
+            return await self.client.execute_command(*call.command, NEVER_DECODE=True)
+        return await self._send(connection, [call.wire()])
 
     async def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
-        connection = await self.take() if {each[0] for each in commands} == {SCRIPT} else None
+        connection = await self.take() if DIRECT.issuperset([each[0] for each in commands]) else None
         replies: list[Any]
         if connection is None:
             replies = await pipelined(self.client, commands)
@@ -178,8 +200,19 @@ class AsyncKept(AsyncInside):
         """Enter the client."""
         return await self.client.__aenter__()
 
-    async def _call(self, connection: Any, command: Command) -> Any:
-        await self.send(connection, self.packed(connection, command))
+    async def _send(self, connection: Any, packed: list[bytes]) -> Any:
+        """Send what is packed over a connection that was taken, and return the reply."""
+        try:
+            await self.send(connection, packed)
+            reply = await connection.read_response(disable_decoding=True)
+        except BaseException as error:
+            return await self._after(error, connection, partial(self._exchange, connection, packed))
+        if not self.put_back(connection):
+            await self.pool.release(connection)
+        return reply
+
+    async def _exchange(self, connection: Any, packed: list[bytes]) -> Any:
+        await self.send(connection, packed)
         return await connection.read_response(disable_decoding=True)
 
     async def _call_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:

@@ -15,11 +15,11 @@ from zlib import crc32
 from bloomredis.bits.batch import Encoded
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.membership import ADD, CONTAINS
-from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.sharded import ShardedOperations
-from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, give_back
-from bloomredis.protocol.replies import Reply, flags_of
+from bloomredis.operations.usual_batches import UsualBatch, UsualTests
+from bloomredis.protocol.receipts import Lane
 from bloomredis.protocol.steps import Command, Op
+from bloomredis.protocol.wire import beginning, parts
 from bloomredis.stored.base import UNBOUNDED
 from bloomredis.stored.handle import IN_BLOCKS, LAYERED, WHOLE, Handle
 from bloomredis.stored.module import StoredModule
@@ -38,33 +38,67 @@ def _plain(item: Any) -> bytes | None:
     return item if kind is bytes else None
 
 
-class UsualAdd(NamedTuple):
-    """A prepared add: its command, and the state of the operation that may have to take over."""
+class Known(NamedTuple):
+    """A handle, and what is the same in the commands of all items, as it is sent."""
 
-    command: Command
+    handle: Handle
+    add: bytes  # up to the lane's key
+    behind_lane: bytes  # up to the item
+    test: bytes  # up to the item
+    behind_item: bytes
+
+
+class UsualAdd(NamedTuple):
+    """A prepared add, and the state of the operation that may have to take over."""
+
     lane: Lane
     usual: Usual
-    handle: Handle
+    known: Known
+    packed: bytes
     encoded: bytes
     sent: float
 
+    @property
+    def command(self) -> Command:
+        """The command."""
+        return self.usual.command_of_add(self.known.handle, self.lane, self.packed)
+
+    def wire(self) -> bytes:
+        """Return the command as it is sent."""
+        lane, _, known, packed, _, _ = self
+        call = lane.call
+        return b"%b%b%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+            *(known.add, lane.wire, known.behind_lane),
+            *(len(packed), packed, len(call), call.encode()),
+        )
+
     def operation(self) -> Op[bool]:
         """Return the operation whose first step is the command, which is sent now."""
-        membership, packed = self.usual.filter.membership, self.command[-2]
-        return membership.add_sent(self.lane, self.handle, packed, self.encoded, self.sent)
+        membership = self.usual.filter.membership
+        return membership.add_sent(self.lane, self.known.handle, self.packed, self.encoded, self.sent)
 
 
 class UsualTest(NamedTuple):
-    """A prepared test: its command, and what the operation that may have to take over needs."""
+    """A prepared test, and what the operation that may have to take over needs."""
 
-    command: Command
     usual: Usual
-    handle: Handle
+    known: Known
+    packed: bytes
     encoded: bytes
+
+    @property
+    def command(self) -> Command:
+        """The command."""
+        return self.usual.command_of_test(self.known.handle, self.packed)
+
+    def wire(self) -> bytes:
+        """Return the command as it is sent."""
+        _, known, packed, _ = self
+        return b"%b$%d\r\n%b\r\n%b" % (known.test, len(packed), packed, known.behind_item)
 
     def operation(self) -> Op[bool]:
         """Return the operation whose first step is the command."""
-        return self.usual.filter.membership.test_sent(self.handle, self.encoded)
+        return self.usual.filter.membership.test_sent(self.known.handle, self.encoded)
 
     def answer(self, reply: Any) -> bool | None:
         """Return the answer in a reply; None if the operation has to find it."""
@@ -78,49 +112,6 @@ class UsualModuleTest(UsualTest):
         """Return the answer in a reply; None where a marker is missing."""
         there = reply[0] == 1
         return there if reply.count(True) == len(reply) - (not there) else None
-
-
-class UsualBatch(NamedTuple):
-    """A prepared add of several items in one script: as `UsualAdd`."""
-
-    command: Command
-    lane: Lane
-    usual: Usual
-    handle: Handle
-    items: Encoded
-    source: Sequence[Any]
-    sent: float
-
-    def operation(self) -> Op[list[bool]]:
-        """Return the operation whose first step is the command, which is sent now."""
-        return self.usual.filter.membership.add(self.items, self.source, self)
-
-    def answers(self, reply: Reply) -> Answers | None:
-        """Return the answers in a reply; None if the operation has to see it."""
-        flags = flags_of(reply)
-        if len(flags) != len(self.items) or time.monotonic() - self.sent > RECEIPT_SECONDS:
-            return None
-        give_back(self.lane)
-        self.usual.added(sum(flags))
-        items, keep, generation = self.items, self.usual.filter.ledger.keep, self.handle.generation
-        return Answers(lambda i, answer: keep(items[i], generation, answer=answer), flags)
-
-
-class UsualTests(NamedTuple):
-    """A prepared test of several items in one script."""
-
-    command: Command
-    usual: Usual
-    handle: Handle
-    items: Encoded
-
-    def operation(self) -> Op[list[bool]]:
-        """Return the operation whose first step is the command."""
-        return self.usual.filter.membership.test(self.items, self.handle)
-
-    def answers(self, reply: Reply) -> list[bool]:
-        """Return the answers in a reply."""
-        return flags_of(reply)
 
 
 class Usual:
@@ -137,6 +128,8 @@ class Usual:
             for verb in (ADD, CONTAINS)
         )
         self._of_module = isinstance(self.stored, StoredModule)
+        self._test: type[UsualTest] = UsualModuleTest if self._of_module else UsualTest
+        self._known: Known | None = None
 
     def add(self, item: Any) -> UsualAdd | None:
         """Prepare an add; None if it is no common one."""
@@ -153,15 +146,12 @@ class Usual:
         lanes = self._lanes.free
         lane = lanes.pop() if lanes else self._lanes.take()
         packed = handle.layout.pack_one(item)
-        call = lane.next_call(crc32(packed, handle.check))
-        sha = self._add[handle.version]
-        if handle.extra:
-            keys = (handle.key, lane.key, *handle.extra)
-            command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed, call)
-        else:
-            command = ("EVALSHA", sha, b"2", handle.key, lane.key, handle.identity, packed, call)
+        lane.next_call(crc32(packed, handle.check))
         # As `UsualAdd(…)`, which takes three times as long.
-        return tuple.__new__(UsualAdd, (command, lane, self, handle, item, sent))
+        known = self._known
+        if known is None or known.handle is not handle:
+            known = self._know(handle)
+        return tuple.__new__(UsualAdd, (lane, self, known, packed, item, sent))
 
     def add_batch(self, items: Encoded, source: Sequence[Any]) -> UsualBatch | None:
         """Prepare an add of encoded items; None if they are no common ones."""
@@ -173,10 +163,8 @@ class Usual:
         lanes = self._lanes.free
         lane = lanes.pop() if lanes else self._lanes.take()
         packed = handle.layout.pack(items)
-        keys = (handle.key, lane.key, *handle.extra)
-        call = lane.next_call(crc32(packed, handle.check))
-        sha = self._add[handle.version]
-        command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed, call)
+        lane.next_call(crc32(packed, handle.check))
+        command = self.command_of_add(handle, lane, packed)
         return UsualBatch(command, lane, self, handle, items, source, sent)
 
     def test_batch(self, items: Encoded) -> UsualTests | None:
@@ -184,10 +172,7 @@ class Usual:
         handle = self.stored.handle
         if handle is None or self._of_module or not 0 < len(items) <= handle.items:
             return None
-        keys, packed = (handle.key, *handle.extra), handle.layout.pack(items)
-        sha = self._contains[handle.version]
-        command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed)
-        return UsualTests(command, self, handle, items)
+        return UsualTests(self.command_of_test(handle, handle.layout.pack(items)), self, handle, items)
 
     def added(self, new: int) -> None:
         """Count new items; react to a filter whose capacity is reached, unless nobody watches over it."""
@@ -204,16 +189,37 @@ class Usual:
         encoded, handle = _plain(item), self.stored.handle
         if encoded is None or handle is None:
             return None
+        packed = encoded if self._of_module else handle.layout.pack_one(encoded)
+        known = self._known
+        if known is None or known.handle is not handle:
+            known = self._know(handle)
+        return tuple.__new__(self._test, (self, known, packed, encoded))
+
+    def command_of_add(self, handle: Handle, lane: Lane, packed: bytes) -> Command:
+        """Return the command that adds packed items by the last call of a lane."""
+        keys = (handle.key, lane.key, *handle.extra)
+        sha = self._add[handle.version]
+        return ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed, lane.call)
+
+    def command_of_test(self, handle: Handle, packed: bytes) -> Command:
+        """Return the command that tests packed items; of the module, one item as it is."""
         if self._of_module:
-            return UsualModuleTest(test_command(handle, (encoded,)), self, handle, encoded)
-        packed = handle.layout.pack_one(encoded)
-        sha = self._contains[handle.version]
-        if handle.extra:
-            keys = (handle.key, *handle.extra)
-            command: Command = ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed)
-        else:
-            command = ("EVALSHA", sha, b"1", handle.key, handle.identity, packed)
-        return tuple.__new__(UsualTest, (command, self, handle, encoded))
+            return test_command(handle, (packed,))
+        keys, sha = (handle.key, *handle.extra), self._contains[handle.version]
+        return ("EVALSHA", sha, b"%d" % len(keys), *keys, handle.identity, packed)
+
+    def _know(self, handle: Handle) -> Known:
+        add = self.command_of_add(handle, Lane("", b"", []), b"")
+        test = self.command_of_test(handle, b"")
+        at = 2 if self._of_module else len(test) - 1  # of the item
+        self._known = known = Known(
+            handle,
+            beginning(add[:4], more=len(add) - 4),
+            parts(add[5:-2]),
+            beginning(test[:at], more=len(test) - at),
+            parts(test[at + 1 :]),
+        )
+        return known
 
 
 class UsualSharded:

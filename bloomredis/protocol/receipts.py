@@ -29,6 +29,7 @@ from zlib import crc32
 from bloomredis.arguments import shown
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
+from bloomredis.protocol.wire import parts
 
 REMOVAL: Final = "r"
 """Mark of the lanes of removals."""
@@ -44,11 +45,12 @@ _TOKEN: Final = re.compile(
 class Lane:
     """A name under which one call at a time is made."""
 
-    __slots__ = ("call", "calls", "free", "key", "name")
+    __slots__ = ("call", "calls", "free", "key", "name", "wire")
 
     def __init__(self, name: str, key: bytes, free: list[Lane]) -> None:
         self.name = name
         self.key = key
+        self.wire = parts((key,))
         self.free = free
         self.calls = 0
         self.call = ""  # the name of the last one

@@ -52,6 +52,8 @@ class Told:
         if self.answered % 50 == 0:
             with _progress.get_lock():
                 _progress.value += 50
+            while _progress.value > _limit.value:
+                time.sleep(0.005)
 
     def met(self, error: BaseException | None) -> str | None:
         """Return the token to ask again with; raise what nothing here explains."""
@@ -73,11 +75,12 @@ class Told:
 
 
 _progress: Any = None  # in the processes of the workers: answers so far, of all
+_limit: Any = None  # answers that may be given before the next mischief begins
 
 
-def _begin(progress: Any) -> None:
-    global _progress  # noqa: PLW0603 - how an initializer hands something over
-    _progress = progress
+def _begin(progress: Any, limit: Any) -> None:
+    global _progress, _limit
+    _progress, _limit = progress, limit
 
 
 def item_of(number: int) -> str:
@@ -175,18 +178,25 @@ def storm(
 
     The primary that serves the first key is killed when a share of the answers, `kill_at`, has been given,
     and is started again when its replica has taken over; at `fail_over_at` the owner is failed over by hand.
+    Workers wait for what is due, but not until it is done.
 
     :param batch: items that one of the workers adds at a time; with few it does not end before the others.
     :param ways: how the worker in each process adds.
     """
     began, done = time.monotonic(), Counter[str]()
-    progress = SPAWN.Value("q", 0)
+    progress, total = SPAWN.Value("q", 0), items * len(ways)
     mischief: list[tuple[float, str, Callable[[Node], object]]] = [
         (fail_over_at, "failover", nodes.fail_over),
         (kill_at, "kill", partial(_kill, nodes)),
     ]
     mischief.sort(reverse=True)
-    with ProcessPoolExecutor(len(ways), SPAWN, _begin, (progress,)) as pool:
+
+    def limit() -> int:
+        """Return where workers wait: a little behind the next mischief."""
+        return int((mischief[-1][0] + 0.1) * total) if mischief else total
+
+    allowed = SPAWN.Value("q", limit())
+    with ProcessPoolExecutor(len(ways), SPAWN, _begin, (progress, allowed)) as pool:
         work = [
             pool.submit(_work, make, nodes.at, items=items, batch=batch, seed=seed, way=way)
             for seed, way in enumerate(ways)
@@ -194,8 +204,9 @@ def storm(
         slots = itertools.cycle(keys)
         while not all(worker.done() for worker in work):
             _raise_what_stopped(work)
-            if mischief and progress.value >= mischief[-1][0] * items * len(ways):
+            if mischief and progress.value >= mischief[-1][0] * total:
                 _, what, do = mischief.pop()
+                allowed.value = limit()
                 do(nodes.primary_of(keys[0]))
                 done[what] += 1
             before = progress.value
@@ -205,7 +216,7 @@ def storm(
             done["migration"] += 1
             wait_until(
                 "there are new answers",
-                lambda: progress.value > before or all(worker.done() for worker in work),  # noqa: B023 - at once
+                lambda: progress.value > min(before, allowed.value) or all(worker.done() for worker in work),  # noqa: B023 - at once
             )
         told = [worker.result() for worker in work]
     news = Counter(number for each in told for number in each.new)

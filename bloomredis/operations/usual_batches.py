@@ -1,0 +1,60 @@
+"""Prepared calls with several items: each command, and the operation that may have to take over (`usual`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bloomredis.bits.batch import Encoded
+from bloomredis.operations.outcomes import Answers
+from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, give_back
+from bloomredis.protocol.replies import Reply, flags_of
+from bloomredis.protocol.steps import Command, Op
+from bloomredis.stored.handle import Handle
+
+if TYPE_CHECKING:
+    from bloomredis.operations.usual import Usual
+
+
+class UsualBatch(NamedTuple):
+    """A prepared add of several items in one script: as `UsualAdd`."""
+
+    command: Command
+    lane: Lane
+    usual: Usual
+    handle: Handle
+    items: Encoded
+    source: Sequence[Any]
+    sent: float
+
+    def operation(self) -> Op[list[bool]]:
+        """Return the operation whose first step is the command, which is sent now."""
+        return self.usual.filter.membership.add(self.items, self.source, self)
+
+    def answers(self, reply: Reply) -> Answers | None:
+        """Return the answers in a reply; None if the operation has to see it."""
+        flags = flags_of(reply)
+        if len(flags) != len(self.items) or time.monotonic() - self.sent > RECEIPT_SECONDS:
+            return None
+        give_back(self.lane)
+        self.usual.added(sum(flags))
+        items, keep, generation = self.items, self.usual.filter.ledger.keep, self.handle.generation
+        return Answers(lambda i, answer: keep(items[i], generation, answer=answer), flags)
+
+
+class UsualTests(NamedTuple):
+    """A prepared test of several items in one script."""
+
+    command: Command
+    usual: Usual
+    handle: Handle
+    items: Encoded
+
+    def operation(self) -> Op[list[bool]]:
+        """Return the operation whose first step is the command."""
+        return self.usual.filter.membership.test(self.items, self.handle)
+
+    def answers(self, reply: Reply) -> list[bool]:
+        """Return the answers in a reply."""
+        return flags_of(reply)

@@ -1,0 +1,37 @@
+"""Prepared calls are sent as the very bytes of their commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hiredis
+import pytest
+
+from bloomredis import BloomFilter, CountingBloomFilter, ScalingBloomFilter, compat
+from tests.support.modules import MODULE, needs_module
+from tests.support.servers import Server
+
+SIZE = {"capacity": 1000, "error_rate": 1e-3}
+FILTERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "blocked": (BloomFilter, SIZE),
+    "classic": (BloomFilter, SIZE | {"layout": "classic"}),
+    "counting": (CountingBloomFilter, SIZE),
+    "layers": (ScalingBloomFilter, SIZE),
+    "go-zero": (BloomFilter, {"layout": compat.go_zero(20_000)}),
+    "module": (BloomFilter, MODULE),
+}
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("name", ["seen", "gesehen é{x}"])
+def test_the_bytes_of_prepared_calls(any_server: Server, kind: str, name: str) -> None:
+    """They are what the client would make of the command, for items of any length."""
+    with any_server.client() as client:
+        bloom, options = FILTERS[kind]
+        filter_ = bloom(needs_module(client) if kind == "module" else client, name, **options)
+        filter_.update(range(4000 if kind == "layers" else 10))
+        assert filter_.add("warm")
+        assert "warm" in filter_
+        for item in ("a", "", "é" * 200, b"\x00\r\n$1", "x" * 1000):
+            for call in (filter_._usual.add(item), filter_._usual.contains(item)):
+                assert call.wire() == hiredis.pack_command(call.command)
