@@ -7,7 +7,7 @@ from typing import Any
 import hiredis
 import pytest
 
-from bloomredis import BloomFilter, CountingBloomFilter, ScalingBloomFilter, compat
+from bloomredis import BloomFilter, CountingBloomFilter, ScalingBloomFilter
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server
 
@@ -17,7 +17,6 @@ FILTERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "classic": (BloomFilter, SIZE | {"layout": "classic"}),
     "counting": (CountingBloomFilter, SIZE),
     "layers": (ScalingBloomFilter, SIZE),
-    "go-zero": (BloomFilter, {"layout": compat.go_zero(20_000)}),
     "module": (BloomFilter, MODULE),
 }
 
