@@ -20,7 +20,7 @@ from benchmarks.runner.counters import Counters
 from benchmarks.runner.latency_probe import LatencyProbe
 from benchmarks.runner.measure import Measurement, Result, Workload
 from benchmarks.runner.servers import DEFAULT, replica_of
-from benchmarks.workloads import batch, bulk, concurrency, memory, sharding, single, streams
+from benchmarks.workloads import batch, bulk, concurrency, memory, saturation, sharding, single, streams
 from tests.support.servers import binaries
 
 RESULTS: Final = Path(__file__).parent / "results"
@@ -71,7 +71,7 @@ def _parser(found: dict[str, str]) -> argparse.ArgumentParser:
 
 
 def _workloads(*, quick: bool) -> Iterator[Workload]:
-    for module in (single, batch, concurrency, streams, bulk):
+    for module in (single, batch, concurrency, saturation, streams, bulk):
         yield from module.workloads(quick=quick)
 
 

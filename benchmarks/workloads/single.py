@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
 
 from benchmarks.runner.bench import Bench
 from benchmarks.runner.measure import Answers, Side, Workload
@@ -30,6 +31,7 @@ UNPINNED_NEW: Final = f"{NEW}, processors shared"
 UNPINNED_CONTAINS: Final = f"{CONTAINS}, processors shared"
 RETRY: Final = f"{NEW}, retry_safe or not"
 OBSERVING: Final = f"{NEW}, observed or not"
+QUEUED: Final = "one new item in a pipeline of the caller's"
 NOT_OBSERVED: Final = "bloomredis, not observed"
 
 PEERS: Final = (
@@ -65,6 +67,7 @@ def workloads(*, quick: bool) -> Iterator[Workload]:
     yield Workload(name=UNPINNED_NEW, items=items, sides=_new, rounds=rounds)
     yield Workload(name=UNPINNED_CONTAINS, items=items, sides=_contains, rounds=rounds)
     yield Workload(name=RETRY, items=items, sides=_retry, rounds=2 * rounds, separate_cpus=True)
+    yield Workload(name=QUEUED, items=items, sides=_queued, rounds=rounds, separate_cpus=True)
     yield Workload(name=OBSERVING, items=items, sides=_observing, rounds=2 * rounds, separate_cpus=True)
 
 
@@ -104,6 +107,32 @@ def _retry(bench: Bench) -> list[Side]:
         Side(name=Ours.name, run=safe.add_each, check=new),
         Side(name=NO_RECEIPTS, run=unsafe.add_each, check=new),
     ]
+
+
+def _queued(bench: Bench) -> Iterator[Side]:
+    new, client = checks.mostly_new(RATE), bench.client
+    for kind in (Ours, OursByModule):
+        if kind.missing(bench) is None:
+            queue = kind(bench).filter.queue_add
+            yield Side(name=kind.name, run=partial(_queue_each, client, queue), check=new)
+    if RedisBloom.missing(bench) is None:
+        key = RedisBloom(bench).key
+        native = partial(_queue_native, key)
+        yield Side(name=RedisBloom.name, run=partial(_queue_each, client, native), check=new)
+
+
+def _queue_native(key: str, pipe: Any, item: str) -> None:
+    pipe.execute_command("BF.ADD", key, item)
+
+
+def _queue_each(client: Any, queue: Callable[[Any, str], object], items: Sequence[str]) -> Answers:
+    """Let a pipeline of its own carry each item."""
+    answers = []
+    for item in items:
+        pipe = client.pipeline(transaction=False)
+        queue(pipe, item)
+        answers += pipe.execute()
+    return answers
 
 
 def _observing(bench: Bench) -> list[Side]:

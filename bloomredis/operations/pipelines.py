@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from zlib import crc32
 
 from bloomredis.operations.filter import FilterOperations
@@ -17,7 +17,6 @@ from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.receipts import Lane, Lanes, give_back
 from bloomredis.protocol.scripts import Script
 from bloomredis.protocol.steps import Command, Op
-from bloomredis.stored.handle import Handle
 
 
 class AnyPipeline(Protocol):
@@ -31,11 +30,37 @@ class AnyPipeline(Protocol):
 class _Filling:
     """A pipeline while it is being filled."""
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: Lanes) -> None:
         self.queue: object = None
-        self.loaded: set[str] = set()
-        self.lanes: list[Lane] = []
-        self.used = 0
+        self._loaded: set[str] = set()
+        self._source = lanes
+        self._lanes: list[Lane] = []
+        self._used = 0
+
+    def __del__(self) -> None:
+        """Give the lanes back when the pipeline is gone."""
+        for lane in self._lanes:
+            give_back(lane)
+
+    def begin(self, queue: object) -> None:
+        """Begin again, the pipeline having been executed."""
+        self.queue, self._used = queue, 0
+        self._loaded.clear()
+
+    def lane(self) -> Lane:
+        """Return a lane for one queued call; it is used again when the pipeline is filled again."""
+        if self._used == len(self._lanes):
+            self._lanes.append(self._source.take())
+        self._used += 1
+        return self._lanes[self._used - 1]
+
+    def add(self, pipe: AnyPipeline, script: Script, arguments: Command) -> None:
+        """Queue a call of a script."""
+        if script.sha in self._loaded:
+            pipe.execute_command("EVALSHA", script.sha, *arguments)
+        else:
+            pipe.execute_command("EVAL", script.text, *arguments)
+            self._loaded.add(script.sha)
 
 
 class Pipelines:
@@ -53,41 +78,30 @@ class Pipelines:
     def __reduce__(self) -> tuple[type[Pipelines], tuple[Lanes]]:
         return Pipelines, (self._lanes,)  # another process has other pipelines
 
-    def queue(self, pipe: AnyPipeline, script: Script, command: Callable[[str, str], Command]) -> None:
-        """Queue `command(verb, script)`, verb and script being EVAL and a text, or EVALSHA and a SHA."""
-        filling = self._filling(pipe)
-        if script.sha in filling.loaded:
-            pipe.execute_command(*command("EVALSHA", script.sha))
-        else:
-            pipe.execute_command(*command("EVAL", script.text))
-            filling.loaded.add(script.sha)
+    def filling(self, pipe: AnyPipeline) -> _Filling:
+        """Return what is known of a pipeline.
 
-    def lane(self, pipe: AnyPipeline) -> Lane:
-        """Return a lane for one queued call; it is used again when the pipeline is filled again."""
-        filling = self._filling(pipe)
-        if filling.used == len(filling.lanes):
-            filling.lanes.append(self._lanes.take())
-        filling.used += 1
-        return filling.lanes[filling.used - 1]
-
-    def _filling(self, pipe: AnyPipeline) -> _Filling:
+        :raises TypeError: it is none.
+        :raises ValueError: it would execute a call at once.
+        """
+        if type(pipe) not in _pipelines:
+            if not any("Pipeline" in kind.__name__ for kind in type(pipe).__mro__):
+                raise TypeError(
+                    f"pipe must be a pipeline, as of client.pipeline(), not {type(pipe).__name__}"
+                )
+            _pipelines.add(type(pipe))
         if getattr(pipe, "watching", False) and not getattr(pipe, "explicit_transaction", False):
             raise ValueError("the pipeline is watching keys and executes at once; call pipe.multi() first")
-        if not any("Pipeline" in kind.__name__ for kind in type(pipe).__mro__):
-            raise TypeError(f"pipe must be a pipeline, as of client.pipeline(), not {type(pipe).__name__}")
         filling = self._fillings.get(pipe)
         if filling is None:
-            filling = self._fillings[pipe] = _Filling()
-            weakref.finalize(pipe, _give_back, filling.lanes)
+            filling = self._fillings[pipe] = _Filling(self._lanes)
         if (queue := _queue(pipe)) is not filling.queue:
-            filling.queue, filling.used = queue, 0
-            filling.loaded.clear()
+            filling.begin(queue)
         return filling
 
 
-def _give_back(lanes: list[Lane]) -> None:
-    for lane in lanes:
-        give_back(lane)
+_pipelines: Final[weakref.WeakSet[type]] = weakref.WeakSet()
+"""Classes that have been seen to be pipelines."""
 
 
 def _queue(pipe: AnyPipeline) -> object:
@@ -108,21 +122,19 @@ class Queueing(FilterOperations):
         """Queue an add; that place in `pipe.execute()` holds 1 or 0."""
         handle = yield from self.stored.acquire()
         packed = handle.layout.pack_one(self.codec.encode(item))
+        filling = self._pipelines.filling(pipe)
         keys, values = [handle.key], [handle.identity, packed]
         if self.options.retry_safe:
-            lane = self._pipelines.lane(pipe)
+            lane = filling.lane()
             keys.append(lane.key)
             values.append(lane.next_call(crc32(packed, handle.check)).encode())
         keys += handle.extra
-        self._queue(pipe, ADD, handle, (len(keys), *keys, *values))
+        filling.add(pipe, self.stored.script(ADD, handle.version), (len(keys), *keys, *values))
 
     def queue_contains(self, pipe: AnyPipeline, item: Any) -> Op[None]:
         """Queue a test; that place in `pipe.execute()` holds 1 or 0."""
         handle = yield from self.stored.acquire()
         packed = handle.layout.pack_one(self.codec.encode(item))
-        keys = (handle.key, *handle.extra)
-        self._queue(pipe, CONTAINS, handle, (len(keys), *keys, handle.identity, packed))
-
-    def _queue(self, pipe: AnyPipeline, script: Script, handle: Handle, tail: Command) -> None:
-        version = self.stored.script(script, handle.version)
-        self._pipelines.queue(pipe, version, lambda verb, code: (verb, code, *tail))
+        keys, filling = (handle.key, *handle.extra), self._pipelines.filling(pipe)
+        script = self.stored.script(CONTAINS, handle.version)
+        filling.add(pipe, script, (len(keys), *keys, handle.identity, packed))
