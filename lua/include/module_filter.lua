@@ -14,7 +14,7 @@ local function open_layers(keys, identity)
   end
   local _, marker = cmsgpack.unpack_one(identity)
   local generation = marker:sub(MARKER_PREFIX_BYTES + 1, MARKER_PREFIX_BYTES + 8)
-  return { key = key, first_bit = 0, is_module = true, generation = generation }
+  return { key = key, first_bit = 0, marker = marker, generation = generation }
 end
 
 -- What `read_items` returns.  `set_run` ends before the first item that the module refuses; it calls `before` only
@@ -36,7 +36,9 @@ local function read_layers(filter, packed)
       before()
     end
     for item = first, last do
-      local new = redis.pcall('BF.ADD', key, items[item])
+      -- The first one has room, so that another refusal is the caller's to know.
+      local add = item == first and redis.call or redis.pcall
+      local new = add('BF.ADD', key, items[item])
       if type(new) == 'table' then
         break
       end

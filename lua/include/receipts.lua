@@ -11,10 +11,13 @@ local function keep(receipt, number, reply, lasting)
 end
 
 -- Make sure that nothing refuses the writes to follow, before the first of them: a right that is missing, a full
--- memory, a lost quorum.
+-- memory, a lost quorum.  A `filter` of the module has a marker, which is there, so that adding it changes nothing.
 local function begin(filter, receipt, number, lasting)
-  if not filter.is_module then
-    redis.call('SETRANGE', filter.key, 0, '')
+  if filter.marker then
+    redis.call('BF.ADD', filter.key, filter.marker)
+  end
+  if receipt or not filter.marker then
+    redis.call('SETRANGE', filter.marker and receipt or filter.key, 0, '')
   end
   keep(receipt, number, '-', lasting)
 end

@@ -70,6 +70,9 @@ local earlier = earlier_receipt
 if earlier then
   return earlier
 end
+if receipt then
+  redis.call('SETRANGE', receipt, 0, '')
+end
 keep(receipt, number, '-')
 
 -- Add items one by one, as an error would lose the answers of the others in one command.

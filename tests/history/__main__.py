@@ -13,7 +13,7 @@ from tests.history.plans import KINDS
 from tests.history.rounds import MOST_TOLD, Rounds, crew
 from tests.history.series import WAYS, series
 from tests.support.holes import HOLES, open_holes
-from tests.support.servers import binaries, running
+from tests.support.servers import IN_MEMORY, binaries, module_options, running
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,9 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with crew(options.hole) as workers:
         workers.ready()
         for name in options.server:
-            with running(binaries()[name]) as server, running(binaries()[name]) as other:
-                without = options.without
-                rounds = Rounds(server, workers, seed, other=other, kinds=options.kind, without=without)
+            binary = binaries()[name]
+            loading = module_options(binary)
+            kinds = [kind for kind in options.kind if kind != "module" or loading]
+            with running(binary, *IN_MEMORY, *loading) as server, running(binary) as other:
+                rounds = Rounds(server, workers, seed, other=other, kinds=kinds, without=options.without)
                 found = rounds.check(options.seconds, first=options.round)
                 told = [f"--seed {seed} --server {name}: {found}", *found.wrong]
                 for way in WAYS if options.series else ():

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from bloomredis.stored import shard_record
 
-Kind = Literal["items", "claims", "counting", "scaling", "rotating", "sharded"]
+Kind = Literal["items", "claims", "counting", "module", "scaling", "rotating", "sharded"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 SIZE: Final[dict[str, Any]] = {"capacity": 50_000, "error_rate": 1e-9}
@@ -48,6 +48,9 @@ MADE: Final[dict[Kind, Made]] = {
     "items": Made("BloomFilter", SIZE, _OF_A_KEY),
     "claims": Made("BloomFilter", SIZE, _OF_A_KEY),
     "counting": Made("CountingBloomFilter", SIZE, ()),
+    "module": Made(
+        "BloomFilter", {**SIZE, "layout": "module"}, ("flush_all", "evict_record", "clear", "delete")
+    ),
     "scaling": Made(
         "ScalingBloomFilter", {"capacity": 16, "error_rate": 1e-9, "expansion": 1}, (*_WHOLE, "evict_layer")
     ),
@@ -149,7 +152,7 @@ def plan(seed: int, number: int, ports: Sequence[int], seconds: float, without: 
     turns: tuple[tuple[Kind, bool], ...] = (
         *(("items", False), ("claims", False), ("counting", False)),
         *(("scaling", True), ("rotating", True), ("sharded", True)),
-        *(("items", True), ("claims", dice.random() < 0.5)),
+        *(("items", True), ("claims", dice.random() < 0.5), ("module", dice.random() < 0.8)),
         *((kind, dice.random() < 0.8) for kind in ("scaling", "rotating", "sharded")),
     )
     kind, losses = turns[number % len(turns)]
@@ -167,5 +170,5 @@ def plan(seed: int, number: int, ports: Sequence[int], seconds: float, without: 
         ],
         on_lost=dice.choice(allowed),
         others=ports[1:] if kind == "sharded" and dice.random() < 0.5 else (),
-        claims=kind == "claims" or (kind in ("scaling", "sharded") and dice.random() < 0.25),
+        claims=kind == "claims" or (kind in ("module", "scaling", "sharded") and dice.random() < 0.25),
     )

@@ -16,10 +16,11 @@ from tests.history.disturbing import DISTURBANCES
 from tests.history.plans import KINDS, Kind
 from tests.history.rounds import Crew, Rounds, crew
 from tests.history.series import WAYS, series
+from tests.support.modules import needs_module
 from tests.support.servers import Server, binaries, running
 
 ONE_KEY: Final[tuple[Kind, ...]] = ("items", "claims", "counting")
-MANY_KEYS: Final = tuple(kind for kind in KINDS if kind not in ONE_KEY)
+MANY_KEYS: Final = tuple(kind for kind in KINDS if kind not in (*ONE_KEY, "module"))
 
 SHOWN: Final = {
     "stale-drops": ("sharded", "flush_all"),
@@ -74,6 +75,22 @@ def test_rebuilds_under_load(servers: Callable[[str], Server], seed: int, name: 
     assert not found.wrong, "\n".join([replay, str(found), *found.wrong])
     assert found.disturbances["rebuild"] > 10
     assert found.calls["lost"] == 0
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", REAL)
+def test_filters_of_the_module_keep_the_rules(
+    servers: Callable[[str], Server], workers: Crew, seed: int, name: str
+) -> None:
+    """The same over a key of the server's module, which is flushed, evicted, cleared and deleted too."""
+    server = servers(name)
+    with server.client() as client:
+        needs_module(client)
+    found = Rounds(server, workers, seed, kinds=["module"]).check(20.0)
+    replay = f"python -m tests.history --seed {seed} --server {name} --kind module"
+    assert not found.wrong, "\n".join([replay, str(found), *found.wrong])
+    assert found.calls["answered"] > 100 * found.rounds
+    assert found.faults["lost"] > 0
 
 
 @pytest.mark.faults

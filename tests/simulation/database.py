@@ -22,7 +22,7 @@ class Snapshot(NamedTuple):
     deadlines: dict[bytes, int]
 
 
-_WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
+WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
 _NOT_INTEGER: Final = "ERR value is not an integer or out of range"
 
 
@@ -63,7 +63,7 @@ class Database:
         if value is None:
             return b""
         if type(value) is not bytes:
-            raise ServerError(_WRONG_TYPE)
+            raise ServerError(WRONG_TYPE)
         return value
 
     def remove(self, key: bytes) -> bool:
@@ -82,10 +82,13 @@ class Database:
     def set(self, key: bytes, value: Number, *options: Number) -> Reply:
         self.find(key)
         rest, deadline, keep = list(options), None, False
+        old: Reply = b"OK"
         while rest:
             option = bytes(rest.pop(0)).upper()
             if option == b"KEEPTTL":
                 keep = True
+            elif option == b"GET":
+                old = self.get(key)
             elif option in _DEADLINES:
                 deadline = _DEADLINES[option](self.now, int(rest.pop(0)))
             else:
@@ -95,7 +98,7 @@ class Database:
         self.values[key] = _bytes(value)
         if deadline is not None:
             self.deadlines[key] = deadline
-        return b"OK"
+        return old
 
     def getrange(self, key: bytes, first: Number, last: Number) -> Reply:
         return self._piece(key, first, last)
@@ -198,7 +201,7 @@ class Database:
     def _fields(self, key: bytes) -> dict[bytes, bytes]:
         value = self.find(key)
         if value is not None and not isinstance(value, dict):
-            raise ServerError(_WRONG_TYPE)
+            raise ServerError(WRONG_TYPE)
         return value or {}
 
     # -- keys

@@ -243,9 +243,9 @@ def _fork(world: Stage, rng: random.Random) -> Action | None:
 
 
 def _deny(world: Stage, rng: random.Random) -> Action | None:
-    return Action(
-        "deny", () if world.server.denied else (rng.choice(("set", "setrange", "pexpire", "unlink")),)
-    )
+    own = ("bf.add", "bf.madd", "bf.insert", "rename") if world.scenario.kind == "module" else ()
+    verbs = ("set", "setrange", "pexpire", "unlink", *own)
+    return Action("deny", () if world.server.denied else (rng.choice(verbs),))
 
 
 HOW: Final = tuple(_ERRORS)

@@ -18,9 +18,11 @@ from bloomredis.operations.counting import CountingOperations
 from bloomredis.stored import header, planning
 from tests.simulation.database import Database
 from tests.simulation.entries import PlainOperations
+from tests.simulation.module import Items
 
 KEY: Final = "f"
 ITEMS: Final = 6
+MARKER_BYTES: Final = 16
 NAMES: Final = tuple(f"x{item}" for item in range(ITEMS))
 
 Observed = tuple[bytes | None, tuple[int, ...]]
@@ -71,7 +73,7 @@ class _Observer(ABC):
         return self._observed
 
     @abstractmethod
-    def _read(self, value: bytes) -> Observed:
+    def _read(self, value: Any) -> Observed:
         """Return the generation and the items of a value."""
 
 
@@ -112,6 +114,16 @@ class CountingObserver(_Observer):
             )
         counts = [min([_counter(value, place) for place in places]) for places in self._places[parameters]]
         return value[40:56], tuple(counts)
+
+
+class ModuleObserver(_Observer):
+    """The items in a filter of the server's module; its generation is in its markers."""
+
+    def _read(self, value: Any) -> Observed:
+        if not isinstance(value, Items):
+            return _NOTHING
+        (generation,) = {each[7:15] for each in value.items if len(each) == MARKER_BYTES} or [None]
+        return generation, tuple([int(name.encode() in value.items) for name in NAMES])
 
 
 def _counter(value: bytes, place: int) -> int:
@@ -157,6 +169,15 @@ KINDS: Final = {
             options={"capacity": 100, "error_rate": 1e-6},
             variants={"on_lost": _ON_LOST, "min_replicas": (0, 0, 0, 1)},
             counts=True,
+        ),
+        Kind(
+            name="module",
+            operations=PlainOperations,
+            asynchronous=bloomredis.asyncio.BloomFilter,
+            observer=ModuleObserver,
+            calls=ADDING | CLAIMING,
+            options={"capacity": 100, "error_rate": 1e-9, "layout": "module"},
+            variants={"on_lost": _ON_LOST, "min_replicas": (0, 0, 0, 1)},
         ),
     )
 }

@@ -17,7 +17,8 @@ _BY_WORD: Final = {
     "NOPERM": redis.exceptions.NoPermissionError,
 }
 _SCRIPTS: Final = [
-    scripts.load(verb, layered=layered) for verb in scripts.verbs() for layered in (False, True)
+    *(scripts.load(verb, layered=layered) for verb in scripts.verbs() for layered in (False, True)),
+    *(scripts.load(verb, module=True) for verb in ("claim", "commit", "extend", "release")),
 ]
 _VERBS: Final = {name: each.verb for each in _SCRIPTS for name in (each.sha, each.text)}
 KNOWN_SCRIPTS: Final = {each.sha: each.text.encode() for each in _SCRIPTS}
@@ -34,7 +35,9 @@ def error_of(text: str) -> Exception:
 def verb_of(command: Sequence[Any]) -> str:
     """Return the verb of the script that a command runs, or the command's own."""
     verb = _VERBS.get(command[1]) if command[0] in ("EVALSHA", "EVAL") else None
-    return verb or str(command[0])
+    if verb == "module_reserve" and command[5] == b"":  # without first items it makes nothing
+        return "describe"
+    return verb.removeprefix("module_") if verb else str(command[0])
 
 
 class Message:

@@ -35,7 +35,8 @@ local function perform(verb, ...)
   if not command then
     return nil, refused('ERR Unknown Redis command called from script: ' .. verb)
   end
-  return called(name, shapes[name], command(...))
+  local gets = name == 'SET' and select(select('#', ...), ...) == 'GET'
+  return called(name, gets and 'value' or shapes[name], command(...))
 end
 
 redis = { REDIS_VERSION_NUM = version, sha1hex = sha1hex, REPL_ALL = 3, REPL_NONE = 0 }
@@ -133,6 +134,40 @@ if bit then
     end
     return table.concat(bytes)
   end
+end
+
+-- Strings of MessagePack.
+cmsgpack = {}
+
+local function unpacked_one(bytes, first)
+  local head = bytes:byte(first)
+  local size, from = head - 0xA0, first + 1
+  if head == 0xD9 then
+    size, from = bytes:byte(first + 1), first + 2
+  elseif head == 0xDA then
+    local high, low = bytes:byte(first + 1, first + 2)
+    size, from = high * 256 + low, first + 3
+  elseif head < 0xA0 or head > 0xBF then
+    error(refused('ERR Bad data format in input.'), 0)
+  end
+  if from + size - 1 > #bytes then
+    error(refused('ERR Missing bytes in input.'), 0)
+  end
+  return bytes:sub(from, from + size - 1), from + size
+end
+
+-- The offset of what follows, -1 for nothing, and the first string.
+function cmsgpack.unpack_one(bytes)
+  local item, next_one = unpacked_one(bytes, 1)
+  return next_one > #bytes and -1 or next_one - 1, item
+end
+
+function cmsgpack.unpack(bytes)
+  local items, at = {}, 1
+  while at <= #bytes do
+    items[#items + 1], at = unpacked_one(bytes, at)
+  end
+  return unpack(items)
 end
 
 -- A script may not make globals of its own.

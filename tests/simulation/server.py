@@ -10,13 +10,16 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Any, Final
 
+from tests.simulation import module
 from tests.simulation.database import Database, ServerError
+from tests.simulation.module import Module
 
 VERSION: Final = 0x00090102
 START: Final = 1_700_000_000_000_000
 """The clock at the start, in microseconds."""
 
-_SHAPES: Final = {b"SET": b"status", b"RENAME": b"status", b"TIME": b"list", b"BITFIELD": b"list"}
+_LISTS: Final = (b"TIME", b"BITFIELD", b"BF.INSERT", b"BF.MADD", b"BF.MEXISTS", b"BF.INFO")
+_SHAPES: Final = {b"SET": b"status", b"RENAME": b"status", **dict.fromkeys(_LISTS, b"list")}
 _COMMANDS: Final = [
     "get",
     "set",
@@ -41,6 +44,7 @@ _COMMANDS: Final = [
     "pexpireat",
     "time",
     "flushall",
+    *module.COMMANDS,
 ]
 
 
@@ -109,6 +113,7 @@ class Server:
 
     def __init__(self) -> None:
         self.data = Database(START)
+        self._module = Module(self.data)
         self._scripts = Scripts(self._command)
         self.reset()
 
@@ -142,7 +147,11 @@ class Server:
         return _plain(self._method(name)(*words))
 
     def _method(self, name: str) -> Callable[..., Any]:
-        method: Callable[..., Any] = getattr(self.data, "unlink" if name == "del" else name)
+        method: Callable[..., Any]
+        if name.startswith("bf."):
+            method = getattr(self._module, name.removeprefix("bf."))
+        else:
+            method = getattr(self.data, "unlink" if name == "del" else name)
         return method
 
     def _command(self, name: str) -> Callable[..., Any]:
