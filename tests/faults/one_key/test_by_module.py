@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from bloomredis.operations import plain
 from bloomredis.protocol import scripts
 from tests.faults.one_key import (
     test_cancelled,
+    test_forks,
     test_generations,
     test_group_commit_faults,
     test_kept_answers,
@@ -29,6 +31,8 @@ from tests.support.servers import Server
 admin = test_late_answers.admin
 other = test_generations.other
 
+test_children_with_threads_lose_nothing = test_forks.test_children_with_threads_lose_nothing
+test_children_with_tasks_lose_nothing = test_forks.test_children_with_tasks_lose_nothing
 test_an_item_alone = test_cancelled.test_an_item_alone
 test_an_item_in_company = test_cancelled.test_an_item_in_company
 test_a_pending_item_ends_with_its_filter = test_generations.test_a_pending_item_ends_with_its_filter
@@ -115,20 +119,42 @@ def test_a_copy_that_arrives_late_is_refused(direct: redis.Redis) -> None:
     assert not f.contains("absent")
 
 
+@contextmanager
+def without(client: redis.Redis, server: Server, right: str) -> Iterator[redis.Redis]:
+    """Yield the client of a user who lacks a right; of `client` all rights are left alone."""
+    execute: Any = client.execute_command
+    execute("ACL", "SETUSER", "worker", "reset", "on", ">secret", "+@all", "~*", *right.split())
+    with redis.Redis.from_url(server.url.replace("unix://", "unix://worker:secret@")) as worker:
+        yield worker
+
+
 @pytest.mark.parametrize("items", [["a"], ["a", "b"]])
 def test_a_missing_right_is_met_before_an_item_is_in(
     direct: redis.Redis, server: Server, items: list[str]
 ) -> None:
-    """Of the commands of an add, and of the keys of receipts."""
+    """Of the commands of an add, and of the keys of receipts; the right to SETRANGE only batches need."""
     seen = BloomFilter(direct, "seen", **MODULE)
     seen.reserve()
-    execute: Any = direct.execute_command
-    for right in ("-bf.add -bf.madd", "-set", "-bf.mexists", "resetkeys ~seen"):
-        everything = ["reset", "on", ">secret", "+@all", "~*"]
-        execute("ACL", "SETUSER", "worker", *everything, *right.split())
-        with redis.Redis.from_url(server.url.replace("unix://", "unix://worker:secret@")) as worker:
+    rights = ["-bf.add -bf.madd", "-set", "-bf.mexists", "resetkeys ~seen", *["-setrange"] * (len(items) > 1)]
+    for right in rights:
+        with without(direct, server, right) as worker:
             f = BloomFilter(worker, "seen", **MODULE)
             with pytest.raises((ServerRefusedError, BatchInterruptedError), match="NOPERM"):
                 f.add_many(items)
         assert not any(seen.contains_many(items))
     assert seen.add_many(items) == [True] * len(items)
+
+
+@pytest.mark.parametrize("right", ["-bf.add", "-set", "-setrange", "-unlink"])
+def test_a_commit_that_is_refused_leaves_the_claim(direct: redis.Redis, server: Server, right: str) -> None:
+    """The item is not in, and nobody else can claim it; with the right again the commit is made."""
+    seen = BloomFilter(direct, "seen", **MODULE)
+    seen.add("opened")
+    with without(direct, server, "") as worker:
+        claim = BloomFilter(worker, "seen", **MODULE).claim("a", 60)
+        with without(direct, server, right), pytest.raises(ServerRefusedError, match="NOPERM"):
+            claim.commit()
+        assert (seen.contains("a"), seen.claim("a").state) == (False, "busy")
+        with without(direct, server, ""):
+            claim.commit()
+    assert (seen.contains("a"), seen.claim("a").state) == (True, "done")
