@@ -87,23 +87,13 @@ class Marking(NamedTuple):
         """Return the markers of a generation."""
         return tuple(_PREFIX + generation + bytes([i]) for i in range(self.markers))
 
-    def all(self, generation: bytes, kind: bytes) -> list[bytes]:
-        """Return all items that mark a filter of that generation."""
-        spelling = [
-            item for place, digit in enumerate(generation.hex()) for item in self._spelled(place, digit)
-        ]
-        return [*self.of(generation), *self.signature(kind), *spelling]
-
-    def _spelled(self, place: int, digit: str) -> list[bytes]:
-        return [_PREFIX + b"%x%s%d" % (place, digit.encode(), copy) for copy in range(self.copies)]
-
     def questions(self) -> list[bytes]:
         """Return the items that tell a generation: both signatures, then every spelling."""
         spellings = [
-            item
+            _PREFIX + b"%x%x%d" % (place, digit, copy)
             for place in range(_NIBBLES)
-            for digit in "0123456789abcdef"
-            for item in self._spelled(place, digit)
+            for digit in range(16)
+            for copy in range(self.copies)
         ]
         return [*self.signature(MADE), *self.signature(ADOPTED), *spellings]
 

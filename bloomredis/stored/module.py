@@ -33,7 +33,7 @@ from bloomredis.stored import module_filter
 from bloomredis.stored.base import UNBOUNDED, Arguments
 from bloomredis.stored.handle import Description, Handle, LayoutChanged
 from bloomredis.stored.header import KINDS, Header
-from bloomredis.stored.module_filter import MarkedFilter, answers_of, filling, test_command
+from bloomredis.stored.module_filter import MarkedFilter, answers_of, new_options, test_command
 from bloomredis.stored.module_header import ModuleState, read_state
 from bloomredis.stored.versioned import Versioned
 
@@ -190,14 +190,15 @@ class StoredModule(Versioned):
 
     def _asked(self, rate: float, *, create: bool) -> Op[tuple[ModuleState, Sequence[int], bytes]]:
         """Read the state and the signs of the generation in one step; the last is that of a new filter."""
-        generation, questions = os.urandom(8), packed(marking(rate).questions())
-        items, *options = filling(generation, *self._new) if create and self._new else [b""]
-        arguments = [self._ttl, items, questions, *options]
+        questions = packed(marking(rate).questions())
+        arguments: Arguments = [self._ttl, b"", questions]
+        if create and self._new:
+            arguments = [self._ttl, os.urandom(8), questions, *marking(rate), *new_options(*self._new)]
         created, *reply, answers = yield from self._call(_RESERVE, arguments, self.wait if create else None)
         state = self._read(*reply)
         if self._new is not None:
             self.compare({"error_rate": state.error_rate}, {"error_rate": self._new[1]})
-        return state, as_flags(answers), generation if created else b""
+        return state, as_flags(answers), replies.unhex(created)
 
     def _read(self, ttl: int, info: Sequence[Any], dump: bytes) -> ModuleState:
         try:
@@ -220,9 +221,8 @@ class StoredModule(Versioned):
 
     def _adopt(self, marks: Marking) -> Op[None]:
         """Add markers to a filter of another program, in one step that only one client takes."""
-        items = marks.all(os.urandom(8), ADOPTED)
         signatures = [packed(marks.signature(kind)) for kind in (MADE, ADOPTED)]
-        yield from self._call(_MARK, [*signatures, packed(items), len(items)], self.wait)
+        yield from self._call(_MARK, [*signatures, os.urandom(8), *marks], self.wait)
 
     def _accept(self, found: MarkedFilter) -> Handle:
         self._lost, self._found, self._count = None, found, found.head.count
@@ -260,8 +260,8 @@ class StoredModule(Versioned):
                 yield from self.take()
                 return
             marks, state = found.marking, found.state
-            items = marks.all(generation, found.kind)
-            arguments = [*map(packed, (marks.of(found.generation), marks.of(generation), items))]
+            known, new = map(packed, (marks.of(found.generation), marks.of(generation)))
+            arguments: Arguments = [known, new, generation, found.kind, *marks]
             keys = [self.key, self.auxiliary + b"cleared"]
             reply = yield from self._as_known(_CLEAR, keys, [*arguments, *module_filter.options(state)])
             if reply is not None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from bloomredis.bits.module_items import MADE, Marking, ModuleItems, marking, packed
+from bloomredis.bits.module_items import MADE, Marking, ModuleItems, marking
 from bloomredis.errors import FilterMismatchError, ServerRefusedError
 from bloomredis.protocol import replies
 from bloomredis.protocol.replies import Refusal
@@ -59,11 +59,9 @@ class MarkedFilter:
         return descriptions[::-1]
 
 
-def filling(generation: bytes, capacity: int, error_rate: float) -> list[bytes | int | str]:
-    """Return the first items of a new filter, and the options of BF.INSERT that make it."""
-    marks = marking(error_rate)
-    items = packed(marks.all(generation, MADE))
-    return [items, *_options(capacity + marks.total, error_rate, _GROWTH)]
+def new_options(capacity: int, error_rate: float) -> list[bytes | int | str]:
+    """Return the options of BF.INSERT that make a new filter."""
+    return _options(capacity + marking(error_rate).total, error_rate, _GROWTH)
 
 
 def _options(entries: int, error_rate: float, growth: int) -> list[bytes | int | str]:

@@ -1,4 +1,5 @@
 -- Creating and describing a filter in a key of the server's module.
+-- include: module_marks
 
 -- An error reply if the server lacks the module, or its scripts the library to read what they are sent, else nil.
 local function module_missing(key)
@@ -8,13 +9,11 @@ local function module_missing(key)
   end
 end
 
--- Store a filter with its first items, which expires after `ttl` ms, or never if that is 0.  Return the error reply of
+-- Store a filter with its marks, which expires after `ttl` ms, or never if that is 0.  Return the error reply of
 -- the first command that is refused, and leave nothing behind then.
-local function create_filled(key, items, options, ttl)
+local function create_marked(key, generation, kind, markers, copies, options, ttl)
   options[#options + 1] = 'ITEMS'
-  for _, item in ipairs({ cmsgpack.unpack(items) }) do
-    options[#options + 1] = item
-  end
+  append_marks(options, generation, kind, markers, copies)
   local made = redis.pcall('BF.INSERT', key, unpack(options))
   if made.err then
     return made
@@ -26,7 +25,7 @@ local function create_filled(key, items, options, ttl)
   end
 end
 
--- What a client reads a filter from.
+-- What a client reads a filter from; `created` is its generation if this call has made it, else ''.
 local function state_of(key, created, questions)
   local about = redis.pcall('BF.INFO', key)
   if about.err then
@@ -37,5 +36,8 @@ local function state_of(key, created, questions)
     return dump
   end
   local answers = questions ~= '' and redis.call('BF.MEXISTS', key, cmsgpack.unpack(questions)) or {}
-  return { created, redis.call('PTTL', key), about, dump[2] or '', string.char(unpack(answers)) }
+  local digits = created:gsub('.', function(byte)
+    return ('%02x'):format(byte:byte())
+  end)
+  return { digits, redis.call('PTTL', key), about, dump[2] or '', string.char(unpack(answers)) }
 end

@@ -5,32 +5,40 @@
 -- KEYS[2]  a free name for the new one
 -- ARGV[1]  the markers of the filter that the caller knows, as strings of MessagePack
 -- ARGV[2]  the markers of the new one
--- ARGV[3]  its first items: its markers, and what spells them (FORMAT.md)
--- ARGV[i]  an option of BF.INSERT, for every i from 4
+-- ARGV[3]  its generation
+-- ARGV[4]  'made' or 'adopted', as the old one was (FORMAT.md)
+-- ARGV[5]  the number of markers
+-- ARGV[6]  that of the copies of what spells the generation
+-- ARGV[i]  an option of BF.INSERT, for every i from 7
 --
 -- Reply: that of module_reserve
 
+-- include: decimals
 -- include: module_markers
 -- include: module_state
 
-local key, made, markers, new_markers, items = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+local key, made, markers, new_markers, generation, kind = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local count, copies = read_number(ARGV[5], 1), read_number(ARGV[6], 1)
 
+if not count or not copies then
+  return redis.error_reply('BLOOMARGUMENT the number of the markers, or of the copies, is missing')
+end
 if not check_markers(key, new_markers) then
-  return state_of(key, 1, '')  -- the call was sent again, and has been executed
+  return state_of(key, generation, '')  -- the call was sent again, and has been executed
 end
 local refusal = check_markers(key, markers)
 if refusal then
   return refusal
 end
 local options = {}
-for i = 4, #ARGV do
-  options[i - 3] = ARGV[i]
+for i = 7, #ARGV do
+  options[i - 6] = ARGV[i]
 end
 if redis.call('EXISTS', made) == 1 then
   redis.call('UNLINK', made)
 end
 local left = redis.call('PTTL', key)
-local failed = create_filled(made, items, options, left < 0 and 0 or math.max(1, left))
+local failed = create_marked(made, generation, kind, count, copies, options, left < 0 and 0 or math.max(1, left))
 if failed then
   return failed
 end
@@ -39,4 +47,4 @@ if renamed.err then
   redis.call('UNLINK', made)
   return renamed
 end
-return state_of(key, 1, '')
+return state_of(key, generation, '')

@@ -2,38 +2,41 @@
 --
 -- KEYS[1]  the filter
 -- ARGV[1]  time to live in milliseconds from creation, 0 for none
--- ARGV[2]  its first items, as strings of MessagePack: markers, and what spells them (FORMAT.md); '' if it has to
---          exist
+-- ARGV[2]  random bytes, for its generation; '' if it has to exist
 -- ARGV[3]  items to test in what is stored then, as strings of MessagePack; '' for none
--- ARGV[i]  an option of BF.INSERT, for every i from 4
+-- ARGV[4]  the number of its markers, if it may be created (FORMAT.md)
+-- ARGV[5]  that of the copies of what spells the generation
+-- ARGV[i]  an option of BF.INSERT, for every i from 6
 --
--- Reply: { 1 if it was created, else 0; time to live in ms or -1; the reply of BF.INFO; the header of BF.SCANDUMP, or
--- an empty string where the module has no such command; a byte for each item of ARGV[3], 1 or 0 }
+-- Reply: { its generation in hexadecimal digits if it was created, else ''; time to live in ms or -1; the reply of
+-- BF.INFO; the header of BF.SCANDUMP, or an empty string where the module has no such command; a byte for each item of
+-- ARGV[3], 1 or 0 }
 
 -- include: decimals
 -- include: module_state
 
-local key, ttl, items, questions = KEYS[1], read_number(ARGV[1], 0), ARGV[2], ARGV[3]
+local key, ttl, random, questions = KEYS[1], read_number(ARGV[1], 0), ARGV[2], ARGV[3]
+local markers, copies = read_number(ARGV[4], 1), read_number(ARGV[5], 1)
 
 local unable = module_missing(key)
 if unable then
   return unable
-elseif not ttl or not items or not questions then
-  return redis.error_reply('BLOOMARGUMENT the time to live, the items or the questions are missing')
+elseif not ttl or not random or not questions or random ~= '' and not (markers and copies) then
+  return redis.error_reply('BLOOMARGUMENT the time to live, the random bytes, the questions or numbers are missing')
 end
-local created = 0
+local created = ''
 if redis.call('EXISTS', key) == 0 then
-  if items == '' then
+  if random == '' then
     return redis.error_reply('BLOOMMISSING there is no such key')
   end
   local options = {}
-  for i = 4, #ARGV do
-    options[i - 3] = ARGV[i]
+  for i = 6, #ARGV do
+    options[i - 5] = ARGV[i]
   end
-  local failed = create_filled(key, items, options, ttl)
+  created = new_generation(random)
+  local failed = create_marked(key, created, 'made', markers, copies, options, ttl)
   if failed then
     return failed
   end
-  created = 1
 end
 return state_of(key, created, questions)

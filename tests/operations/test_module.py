@@ -334,7 +334,8 @@ def test_a_snapshot_says_why_there_is_none(module_client: redis.Redis) -> None:
 def test_the_generation_is_spelled() -> None:
     """It is read from the answers to the questions, whatever else a full filter answers."""
     marks, generation = marking(0.01), bytes(range(8, 16))
-    there = set(marks.all(generation, MADE))
+    spelled = {b"%x%x%d" % (i, int(digit, 16), n) for i, digit in enumerate(generation.hex()) for n in (0, 1)}
+    there = {*marks.of(generation), *marks.signature(MADE), *(b"\0bloomr" + each for each in spelled)}
     assert len(there) == marks.total == 40
     answers = [item in there for item in marks.questions()]
     assert marks.kind_of(answers) == MADE

@@ -35,7 +35,7 @@ def error_of(text: str) -> Exception:
 def verb_of(command: Sequence[Any]) -> str:
     """Return the verb of the script that a command runs, or the command's own."""
     verb = _VERBS.get(command[1]) if command[0] in ("EVALSHA", "EVAL") else None
-    if verb == "module_reserve" and command[5] == b"":  # without first items it makes nothing
+    if verb == "module_reserve" and command[5] == b"":  # it makes nothing
         return "describe"
     return verb.removeprefix("module_") if verb else str(command[0])
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 import redis
 
+from bloomredis.bits.module_items import MADE, marking
 from bloomredis.errors import BloomError
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.held import Held
@@ -179,6 +180,10 @@ class Both:
         if is_description:  # the real clock dates what is new
             self._server.data.now = int.from_bytes(unhex(real[0])[48:56], "big")
         simulated = self._replied(lambda: self._server.execute(command))
+        is_made = isinstance(real, list) and len(real) == 5 and isinstance(real[0], bytes) and real[0]
+        if is_made:  # with a generation in which the real clock is
+            values = self._server.data.values
+            values[command[3]] = values[command[3]]._replace(items=marks_of(unhex(real[0])))
         if isinstance(real, Exception):
             assert word_of(simulated) == word_of(real)
         else:
@@ -195,11 +200,18 @@ class Both:
             return error
 
 
+def marks_of(generation: bytes) -> frozenset[bytes]:
+    """Return the items that mark a filter of the module."""
+    marks = marking(1e-9)
+    spelled = [b"\0bloomr%x%s0" % (i, digit.encode()) for i, digit in enumerate(generation.hex())]
+    return frozenset([*marks.of(generation), *marks.signature(MADE), *spelled])
+
+
 def _timeless(reply: Any) -> Any:
     """Return a reply without the times for which busy items are still held, or the module's sizes."""
     if isinstance(reply, list) and len(reply) == 5 and isinstance(reply[2], list):
         created, ttl, about, _, answers = reply
-        return created, ttl, about[7], answers
+        return bool(created), ttl, about[7], b"" if created else answers
     return re.sub(rb" \d+", b" ms", reply) if isinstance(reply, bytes) and reply[:1] in b"cdb" else reply
 
 

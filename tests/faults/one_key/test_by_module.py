@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from bloomredis import BatchInterruptedError, BloomFilter, ServerRefusedError
+from bloomredis import BatchInterruptedError, BloomFilter, FilterLostError, ServerRefusedError
 from bloomredis.operations import plain
 from bloomredis.protocol import scripts
 from tests.faults.one_key import (
@@ -117,6 +117,35 @@ def test_a_copy_that_arrives_late_is_refused(direct: redis.Redis) -> None:
     assert direct.get(lane) == kept
     assert call(3, b"c", b"d") == b"\1\1"
     assert not f.contains("absent")
+
+
+@pytest.mark.parametrize("verb", ["module_reserve", "module_mark"])
+def test_a_late_copy_of_its_creation_is_another_filter(direct: Any, verb: str) -> None:
+    """A copy of the call that made a filter, or marked it, does not make it again after FLUSHALL."""
+    sent: list[tuple[Any, ...]] = []
+    execute = direct.execute_command
+
+    def reserved() -> None:
+        if verb == "module_mark":  # by another program
+            execute("BF.RESERVE", "seen", 0.01, 1000)
+
+    def recording(*command: Any, **options: Any) -> Any:
+        sent.append(command)
+        return execute(*command, **options)
+
+    direct.execute_command = recording
+    reserved()
+    seen = (
+        BloomFilter.open(direct, "seen") if verb == "module_mark" else BloomFilter(direct, "seen", **MODULE)
+    )
+    assert seen.add("a")
+    script = scripts.load(verb)
+    copy = next(each for each in sent if each[1] in (script.sha, script.text))
+    execute("FLUSHALL")
+    reserved()
+    execute("EVAL", script.text, *copy[2:])
+    with pytest.raises(FilterLostError):
+        seen.add("b")
 
 
 @contextmanager

@@ -1,0 +1,31 @@
+-- The items that mark a filter in a key of the server's module (FORMAT.md).
+
+local MARK_PREFIX = '\0bloomr'
+
+-- A new generation.  The server's clock is in it, so that a late copy of a call does not make that of a filter again
+-- which was lost since: whoever knows that would not notice.
+local function new_generation(random)
+  local time = redis.call('TIME')
+  local digits = redis.sha1hex(random .. time[1] .. '.' .. time[2]):sub(1, 16)
+  return (digits:gsub('..', function(pair)
+    return string.char(tonumber(pair, 16))
+  end))
+end
+
+-- Append the marks of a filter of this `generation` and `kind` to `items`: so many markers, as many of a signature,
+-- and so many copies of each nibble of the spelling.  Return how many there are.
+local function append_marks(items, generation, kind, markers, copies)
+  local before = #items
+  for i = 0, markers - 1 do
+    items[#items + 1] = MARK_PREFIX .. generation .. string.char(i)
+    items[#items + 1] = MARK_PREFIX .. kind .. string.char(i)
+  end
+  for place = 0, 2 * #generation - 1 do
+    local byte = generation:byte(math.floor(place / 2) + 1)
+    local nibble = place % 2 == 0 and math.floor(byte / 16) or byte % 16
+    for copy = 0, copies - 1 do
+      items[#items + 1] = MARK_PREFIX .. ('%x%x%d'):format(place, nibble, copy)
+    end
+  end
+  return #items - before
+end
