@@ -252,8 +252,9 @@ class StoredModule(Versioned):
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""
         self.reset()
-        opened, generation = self._opened, os.urandom(8)
+        opened = self._opened
         while True:
+            generation = os.urandom(8)  # a new one each time: others may have used what the last one made
             try:
                 found = yield from self._look()
             except FilterNotFoundError:

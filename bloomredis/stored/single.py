@@ -103,9 +103,9 @@ class StoredFilter(Versioned):
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""
         self.reset()
-        opened, generation = self._opened, os.urandom(8)
-        try:
-            reply = yield from self._replace(_CLEAR, lambda head: [head.emptied(generation).pack()], ())
+        opened = self._opened
+        try:  # each time a new generation, since others may have used what the last one made
+            reply = yield from self._replace(_CLEAR, lambda head: [head.emptied(os.urandom(8)).pack()], ())
         except FilterNotFoundError:
             yield from self.take()
         else:

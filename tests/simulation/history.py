@@ -149,6 +149,7 @@ class History:
         self.requests: list[list[Request]] = [[] for _ in range(items)]
         self.unknown: list[Request] = []
         self.left: list[Request] = []
+        self._gone: set[bytes] = set()  # generations
 
     def begin(self, request: Request, now: float, clock: int) -> None:
         """Note that a request begins."""
@@ -181,6 +182,8 @@ class History:
         same = generation == before.entry.generation
         changes = dict(before.changes) if same else {}
         old = before.entry.counts if same else (0,) * len(counts)
+        if not same:
+            self._replace(before.entry.generation, generation, verb)
         for item, count in enumerate(counts):
             if count < old[item] and verb != "remove":
                 raise Violation(
@@ -195,6 +198,13 @@ class History:
                 changes[item] = (*changes.get(item, ()), *made)
         self._store(Stored(Entry(now, generation, counts), changes))
 
+    def _replace(self, old: bytes | None, new: bytes | None, verb: str) -> None:
+        """Note that another filter is stored by now: one that was there before would pass for that one."""
+        if new in self._gone:
+            raise Violation("revived", f"a generation that was gone is stored again after {verb!r}")
+        if old is not None:
+            self._gone.add(old)
+
     def _claimants(self, item: int, verb: str, requests: Sequence[Request]) -> list[Request]:
         """Return the requests that may be answered that they changed an item."""
         claimants = [each for each in requests if each.item == item and each.verb == verb]
@@ -205,6 +215,7 @@ class History:
 
     def restore(self, now: float, stored: Stored) -> None:
         """Note that the server went back to what was stored then."""
+        self._gone.clear()
         self._store(Stored(stored.entry._replace(now=now), stored.changes))
 
     def _store(self, stored: Stored) -> None:
