@@ -139,12 +139,13 @@ def test_layers_that_are_over_do_not_count(client: redis.Redis, bloom: Any) -> N
     f.add("a")
     record = f._operations.stored.record
     client.flushall()
-    client.set("seen", replace(record, newest=254, began=tuple(range(1, 256))).pack())
+    full = replace(record, newest=254, began=tuple(range(1, 256))).pack()
+    client.set("seen", full)
     f = bloom(client, "seen", kind=KIND, **SIZE)
     assert not f.contains("a")
     assert f.info().layers == ()
     assert f.add_many(["a", "b"]) == [True, True]
-    assert client.strlen("seen") == len(record.pack())
+    assert client.strlen("seen") < len(full) / 2  # with one layer, or two where a slice has just ended
 
 
 def test_what_is_over_vanishes_by_itself(client: redis.Redis, bloom: Any) -> None:
