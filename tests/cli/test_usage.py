@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from bloomredis import BloomFilter
+from bloomredis import BloomFilter, cli
 from bloomredis.cli.server import redacted
 from tests.support.commands import COMMAND, ENVIRONMENT, run_command
 from tests.support.servers import Server
@@ -76,12 +76,18 @@ BAD_USAGE = {
 
 
 @pytest.mark.parametrize("arguments", BAD_USAGE.values(), ids=BAD_USAGE)
-def test_bad_usage(arguments: list[str]) -> None:
+def test_bad_usage(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Bad usage is exit status 2, with a reason and no traceback on stderr and nothing on stdout."""
-    done = run_command(*arguments)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr
-    assert b"Traceback" not in done.stderr
+    monkeypatch.setattr(sys, "argv", ["bloomredis", *arguments])
+    monkeypatch.delenv("BLOOMREDIS_URL", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, err = capfd.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    assert err
+    assert "Traceback" not in err
 
 
 def test_other_parameters_than_the_stored(any_server: Server) -> None:

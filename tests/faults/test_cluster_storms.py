@@ -72,7 +72,6 @@ LATE: dict[str, Any] = {"fail_over_at": 0.2, "kill_at": 0.5}
 """A short series has little left to do when a killed primary is back."""
 
 CASES = [
-    pytest.param("valkey-9", one_filter, 2000, LATE, id="one_filter-short"),
     pytest.param("redis-8", growing, 2000, LATE, id="growing-short"),
     *(
         pytest.param(name, make, 4000, {}, id=f"{name}-{make.__name__}", marks=pytest.mark.faults)

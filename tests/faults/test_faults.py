@@ -177,7 +177,7 @@ NAMES = ("crashes", "failovers", "storm")
 SERIES = [
     pytest.param(partial(crashes, kills=4), ["redis-6.2"], id="crashes-short"),
     pytest.param(partial(failovers, times=2), ["redis-8"], id="failovers-short"),
-    pytest.param(partial(storm, seconds=5), ["valkey-9"], id="storm-short"),
+    pytest.param(partial(storm, seconds=2), ["valkey-9"], id="storm-short"),
     *(
         pytest.param(scenario, REAL, id=f"{scenario.__name__}-long", marks=pytest.mark.faults)
         for scenario in (crashes, failovers, storm)

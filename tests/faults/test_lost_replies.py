@@ -69,7 +69,7 @@ class Runs:
         return self.found[name]
 
 
-FEW = 2000
+FEW = 1000
 MANY = pytest.param(20_000, marks=pytest.mark.faults)
 
 

@@ -165,7 +165,9 @@ OUTLASTING: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", OUTLASTING)
+@pytest.mark.parametrize(
+    "call", ["add", *(pytest.param(each, marks=pytest.mark.faults) for each in OUTLASTING if each != "add")]
+)
 def test_a_call_outlasts_a_migration(nodes: Cluster, cluster_client: Any, bloom: Any, call: str) -> None:
     """It is answered after the slot was on its way for longer than redis-py has patience with."""
     f = bloom(cluster_client, "seen", **SMALL, min_replicas=1)

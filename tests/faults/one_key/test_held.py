@@ -130,7 +130,7 @@ def add_all_until_answered(f: BloomFilter, items: Sequence[str]) -> list[bool]:
 
 
 @pytest.mark.parametrize("layout", ["blocked", "classic"])
-@sized("seconds", make_test=1.5, make_test_faults=15.0)
+@sized("seconds", make_test=0.8, make_test_faults=15.0)
 def test_every_item_is_new_once(server: Server, proxy: Proxy, layout: str, seconds: float) -> None:
     """Single items and batches by six threads, over lost, dropped and late calls; the count is exact."""
     seed = random.randrange(1_000_000)
@@ -205,7 +205,7 @@ class Claimants:
             return
 
 
-@sized("seconds", make_test=1.5, make_test_faults=12.0)
+@sized("seconds", make_test=0.8, make_test_faults=12.0)
 def test_every_item_is_committed_once(server: Server, proxy: Proxy, seconds: float) -> None:
     """Claims, releases and commits by six threads: never two holders, and none lost."""
     seed = random.randrange(1_000_000)
