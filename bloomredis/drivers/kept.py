@@ -63,14 +63,14 @@ class Kept(Inside):
         connection = self.take() if command[0] in DIRECT else None
         if connection is None:
             return self.client.execute_command(*command, **options)
-        return self._send(connection, self.packed(connection, command))
+        return self._send(connection, self.packed, connection, command)
 
     def call(self, call: Any) -> Any:
         """Send the command of a prepared call and return its reply."""
         connection = self.take()
         if connection is None:
             return self.client.execute_command(*call.command, NEVER_DECODE=True)
-        return self._send(connection, [call.wire()])
+        return self._send(connection, call.wire)
 
     def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
@@ -97,19 +97,19 @@ class Kept(Inside):
         """Enter the client."""
         return self.client.__enter__()
 
-    def _send(self, connection: Any, packed: list[bytes]) -> Any:
-        """Send what is packed over a connection that was taken, and return the reply."""
+    def _send(self, connection: Any, pack: Callable[..., list[bytes]], *what: Any) -> Any:
+        """Send `pack(*what)` over a connection that was taken, and return the reply."""
         try:
-            connection.send_packed_command(packed)
+            connection.send_packed_command(pack(*what))
             reply = connection.read_response(disable_decoding=True)
         except BaseException as error:
-            return self._after(error, connection, partial(self._exchange, connection, packed))
+            return self._after(error, connection, partial(self._exchange, connection, pack, *what))
         if not self.put_back(connection):
             self.pool.release(connection)
         return reply
 
-    def _exchange(self, connection: Any, packed: list[bytes]) -> Any:
-        connection.send_packed_command(packed)
+    def _exchange(self, connection: Any, pack: Callable[..., list[bytes]], *what: Any) -> Any:
+        connection.send_packed_command(pack(*what))
         return connection.read_response(disable_decoding=True)
 
     def _call_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
@@ -166,14 +166,14 @@ class AsyncKept(AsyncInside):
         connection = await self.take() if command[0] in DIRECT else None
         if connection is None:
             return await self.client.execute_command(*command, **options)
-        return await self._send(connection, self.packed(connection, command))
+        return await self._send(connection, self.packed, connection, command)
 
     async def call(self, call: Any) -> Any:
         """Send the command of a prepared call and return its reply."""
         connection = await self.take()
         if connection is None:
             return await self.client.execute_command(*call.command, NEVER_DECODE=True)
-        return await self._send(connection, [call.wire()])
+        return await self._send(connection, call.wire)
 
     async def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
@@ -200,19 +200,19 @@ class AsyncKept(AsyncInside):
         """Enter the client."""
         return await self.client.__aenter__()
 
-    async def _send(self, connection: Any, packed: list[bytes]) -> Any:
-        """Send what is packed over a connection that was taken, and return the reply."""
+    async def _send(self, connection: Any, pack: Callable[..., list[bytes]], *what: Any) -> Any:
+        """Send `pack(*what)` over a connection that was taken, and return the reply."""
         try:
-            await self.send(connection, packed)
+            await self.send(connection, pack(*what))
             reply = await connection.read_response(disable_decoding=True)
         except BaseException as error:
-            return await self._after(error, connection, partial(self._exchange, connection, packed))
+            return await self._after(error, connection, partial(self._exchange, connection, pack, *what))
         if not self.put_back(connection):
             await self.pool.release(connection)
         return reply
 
-    async def _exchange(self, connection: Any, packed: list[bytes]) -> Any:
-        await self.send(connection, packed)
+    async def _exchange(self, connection: Any, pack: Callable[..., list[bytes]], *what: Any) -> Any:
+        await self.send(connection, pack(*what))
         return await connection.read_response(disable_decoding=True)
 
     async def _call_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:

@@ -61,7 +61,7 @@ def why_not(client: Any) -> str | None:
             return f"{name} of this {kind.__name__} is not the package's own"
     if any(state.get(each) for each in _SINGLE):
         return "the client has a single connection"
-    if not state.keys() >= _STATE:
+    if not state.keys() >= _STATE or not isinstance(state["response_callbacks"], dict):
         return _UNKNOWN
     return _why_not_from(state["connection_pool"], _HOMES[home][1])
 

@@ -63,14 +63,17 @@ class UsualAdd(NamedTuple):
         """The command."""
         return self.usual.command_of_add(self.known.handle, self.lane, self.packed)
 
-    def wire(self) -> bytes:
-        """Return the command as it is sent."""
+    def wire(self) -> list[bytes]:
+        """Return the command as it is sent, in one piece."""
         lane, _, known, packed, _, _ = self
         call = lane.call
-        return b"%b%b%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-            *(known.add, lane.wire, known.behind_lane),
-            *(len(packed), packed, len(call), call.encode()),
-        )
+        return [
+            b"%b%b%b$%d\r\n%b\r\n$%d\r\n%b\r\n"
+            % (
+                *(known.add, lane.wire, known.behind_lane),
+                *(len(packed), packed, len(call), call.encode()),
+            )
+        ]
 
     def operation(self) -> Op[bool]:
         """Return the operation whose first step is the command, which is sent now."""
@@ -91,10 +94,10 @@ class UsualTest(NamedTuple):
         """The command."""
         return self.usual.command_of_test(self.known.handle, self.packed)
 
-    def wire(self) -> bytes:
-        """Return the command as it is sent."""
+    def wire(self) -> list[bytes]:
+        """Return the command as it is sent, in one piece."""
         _, known, packed, _ = self
-        return b"%b$%d\r\n%b\r\n%b" % (known.test, len(packed), packed, known.behind_item)
+        return [b"%b$%d\r\n%b\r\n%b" % (known.test, len(packed), packed, known.behind_item)]
 
     def operation(self) -> Op[bool]:
         """Return the operation whose first step is the command."""
@@ -147,10 +150,10 @@ class Usual:
         lane = lanes.pop() if lanes else self._lanes.take()
         packed = handle.layout.pack_one(item)
         lane.next_call(crc32(packed, handle.check))
-        # As `UsualAdd(…)`, which takes three times as long.
         known = self._known
         if known is None or known.handle is not handle:
             known = self._know(handle)
+        # As `UsualAdd(…)`, which takes three times as long.
         return tuple.__new__(UsualAdd, (lane, self, known, packed, item, sent))
 
     def add_batch(self, items: Encoded, source: Sequence[Any]) -> UsualBatch | None:

@@ -33,4 +33,4 @@ def test_the_bytes_of_prepared_calls(any_server: Server, kind: str, name: str) -
         assert "warm" in filter_
         for item in ("a", "", "é" * 200, b"\x00\r\n$1", "x" * 1000):
             for call in (filter_._usual.add(item), filter_._usual.contains(item)):
-                assert call.wire() == hiredis.pack_command(call.command)
+                assert call.wire() == [hiredis.pack_command(call.command)]
