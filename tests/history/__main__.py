@@ -28,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             binary = binaries()[name]
             loading = module_options(binary)
             kinds = [kind for kind in options.kind if kind != "module" or loading]
+            if not kinds:
+                _say(f"{name} is left out: it does not load the module")
+                continue
             with running(binary, *IN_MEMORY, *loading) as server, running(binary) as other:
                 rounds = Rounds(server, workers, seed, other=other, kinds=kinds, without=options.without)
                 found = rounds.check(options.seconds, first=options.round)
