@@ -98,9 +98,9 @@ def test_tasks_that_meet_damage(any_client: redis.Redis, any_server: Server, kin
 
 @pytest.mark.parametrize("kind", LONG)
 @pytest.mark.parametrize("objects", [1, 6])
-def test_threads_that_meet_damage(client: redis.Redis, kind: str, objects: int) -> None:
+def test_threads_that_meet_damage(any_client: redis.Redis, kind: str, objects: int) -> None:
     """Each item has one winner, whether they share an object or have their own."""
-    batch = [f"new-{number}" for number in range(40)]
+    client, batch = any_client, [f"new-{number}" for number in range(40)]
     for _ in range(5):
         client.flushall()
         filters = [CLASSES[kind](client, "seen", on_lost="recreate", **LONG[kind]) for _ in range(objects)]
@@ -127,8 +127,11 @@ def test_damage_that_is_raised_changes_nothing(client: redis.Redis, bloom: Any, 
 
 
 @pytest.mark.parametrize("lose", [lambda c: c.flushall(), lambda c: c.delete(RECORD)])
-def test_an_idle_worker_hides_no_loss(client: redis.Redis, bloom: Any, lose: Callable[[Any], object]) -> None:
+def test_an_idle_worker_hides_no_loss(
+    any_client: redis.Redis, bloom: Any, lose: Callable[[Any], object]
+) -> None:
     """One whose own items have been forgotten begins the filter anew; one who is in the middle is told."""
+    client = any_client
     idle, busy = (bloom(client, "seen", kind=ROTATING, **SHORT) for _ in range(2))
     assert idle.add("a")
     wait_until("the first layer is over", lambda: busy.add("b") and not client.exists(FIRST))
