@@ -222,7 +222,8 @@ def _answered(
 ) -> list[Held]:
     """Return the claims of a call that was sent at that monotonic time, by the script's reply."""
     answers, *busy = (reply if isinstance(reply, str) else reply.decode()).split(" ")
-    own, others = sent + terms.lease / 1000, (time.monotonic() + int(left) / 1000 for left in busy)
+    # A key is there until the millisecond after the one that it lasts to.
+    own, others = sent + terms.lease / 1000, (time.monotonic() + (int(left) + 1) / 1000 for left in busy)
     return [
         Held(
             item,
