@@ -234,20 +234,18 @@ class _Reporter:
             meter = of_thread.meter
             if meter is None:
                 meter = of_thread.meter = Meter()
-            trips, resends, receipts = meter.round_trips, meter.resends, meter.receipts
-            started = perf_counter()
+            before, started = (meter.round_trips, meter.resends, meter.receipts), perf_counter()
             try:
                 answer = method(item) if token is None else method(item, token=token)
             except BaseException as error:
-                self.report((item,), error, started, meter.since((trips, resends, receipts)))
+                self.report((item,), error, started, meter.since(before))
                 raise
             seconds = perf_counter() - started
             try:
                 new = 1 if answer is is_new else 0
-                if meter.round_trips != trips or meter.receipts != receipts:
-                    trips, resends, receipts = meter.since((trips, resends, receipts))
-                else:  # no operation was needed
-                    trips, resends, receipts = int(attributes.get("_usual") is not None), 0, 0
+                trips, resends, receipts = int(attributes.get("_usual") is not None), 0, 0
+                if meter.round_trips != before[0] or meter.receipts != before[2]:  # an operation was needed
+                    trips, resends, receipts = meter.since(before)
                 cached = 1 if is_cached and not trips else 0
                 numbers = seconds, trips, resends, "ok", 0, 0, cached, receipts
                 hook(_event((name, kind, verb, 1, new, *numbers)))
