@@ -17,23 +17,10 @@ from bloomredis import BloomFilter, FilterLostError, ScalingBloomFilter, ServerR
 from bloomredis.stored.layer_record import LEAST_WIDTH, RotatingRecord
 from bloomredis.stored.planning import whole
 from tests.support.proxy import LateCopy, proxied
-from tests.support.saving import ITEMS, KINDS
+from tests.support.saving import ITEMS, KINDS, made, saved
 from tests.support.servers import Server
 
 SIZE: dict[str, Any] = {"capacity": 2000, "error_rate": 0.01}
-
-
-def made(client: Any, kind: str = "blocked") -> Any:
-    of, parameters = KINDS[kind]
-    f = getattr(bloomredis, of)(client, "seen", **parameters)
-    f.add_many(ITEMS)
-    return f
-
-
-def saved(f: Any) -> bytes:
-    file = io.BytesIO()
-    f.save(file)
-    return file.getvalue()
 
 
 @pytest.mark.parametrize("right", ["-set", "-pexpire", "-rename", "-setrange"])

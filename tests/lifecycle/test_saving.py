@@ -30,27 +30,12 @@ from bloomredis import (
 from bloomredis.stored import restore
 from bloomredis.stored.restore import PIECE_BYTES
 from tests.support.modules import MODULE, needs_module
-from tests.support.saving import ABSENT, ITEMS, KINDS, Killed, Mortal, comparable
+from tests.support.saving import ABSENT, ITEMS, KINDS, Killed, Mortal, comparable, made, saved
 from tests.support.servers import Server, binaries, running
 from tests.support.waiting import wait_until
 
 EACH_KIND = pytest.mark.parametrize("kind", KINDS)
 ASKED = [*ITEMS, *ABSENT]
-
-
-def made(client: Any, kind: str, name: str = "seen") -> Any:
-    """Return a filter of that kind that has the items."""
-    of, parameters = KINDS[kind]
-    f = getattr(bloomredis, of)(client, name, **parameters)
-    f.add_many(ITEMS)
-    return f
-
-
-def saved(f: Any) -> bytes:
-    """Return the file of a filter."""
-    file = io.BytesIO()
-    f.save(file)
-    return file.getvalue()
 
 
 @pytest.fixture

@@ -107,9 +107,16 @@ def drawn(rng: random.Random) -> tuple[Any, ...]:
 @pytest.mark.parametrize("seed", range(20))
 def test_commands_reply_alike(ask: Ask, seed: int) -> None:
     """Random commands have the replies that a real server gives, and leave the same values."""
+    compare_commands(ask, seed, drawn, 200)
+
+
+def compare_commands(
+    ask: Ask, seed: int, draw: Callable[[random.Random], tuple[Any, ...]], count: int
+) -> None:
+    """Send commands to both servers, and compare the replies and what keys there are."""
     rng, server = random.Random(seed), Server()
-    for _ in range(200):
-        command = drawn(rng)
+    for _ in range(count):
+        command = draw(rng)
         assert replied(lambda *words: server.execute(words), command) == replied(ask, command)
         for key in KEYS:
             assert bool(server.data.find(key) is None) == (ask("EXISTS", key) == 0)
@@ -143,12 +150,7 @@ def drawn_of_module(rng: random.Random) -> tuple[Any, ...]:
 @pytest.mark.parametrize("seed", range(5))
 def test_commands_of_the_module_reply_alike(with_module: Ask, seed: int) -> None:
     """Random commands have the replies that the real module gives."""
-    rng, server = random.Random(seed), Server()
-    for _ in range(300):
-        command = drawn_of_module(rng)
-        assert replied(lambda *words: server.execute(words), command) == replied(with_module, command)
-        for key in KEYS:
-            assert bool(server.data.find(key) is None) == (with_module("EXISTS", key) == 0)
+    compare_commands(with_module, seed, drawn_of_module, 300)
 
 
 class Both:

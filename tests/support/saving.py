@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any, Final
+
+import bloomredis
 
 ITEMS: Final = range(1500)
 ABSENT: Final = range(10_000, 12_000)
@@ -16,6 +19,21 @@ KINDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "sharded": ("ShardedBloomFilter", {"capacity": 5_000, "error_rate": 0.01, "shards": 4, "ttl": 500}),
 }
 """Classes and parameters, by a name for test ids."""
+
+
+def made(client: Any, kind: str = "blocked", name: str = "seen") -> Any:
+    """Return a filter of that kind that has the items."""
+    of, parameters = KINDS[kind]
+    f = getattr(bloomredis, of)(client, name, **parameters)
+    f.add_many(ITEMS)
+    return f
+
+
+def saved(f: Any) -> bytes:
+    """Return the file of a filter."""
+    file = io.BytesIO()
+    f.save(file)
+    return file.getvalue()
 
 
 def comparable(info: Any) -> dict[str, Any]:
