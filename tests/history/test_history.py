@@ -110,12 +110,12 @@ def test_filters_of_many_keys_keep_the_rules(
 @pytest.mark.faults
 @pytest.mark.parametrize("hole", SHOWN)
 def test_holes_of_filters_of_many_keys_are_found(hole: str) -> None:
-    """With one fix taken out, in a process of its own, the rules are broken within a minute."""
+    """With one fix taken out, in a process of its own, the rules are broken: mostly in seconds."""
     kind, disturbance = SHOWN[hole]
     without = ",".join(set(DISTURBANCES) - {disturbance})
-    options = ["--kind", kind, "--without", without, "--hole", hole, "--server", ANY, "--seconds", "60"]
+    options = ["--kind", kind, "--without", without, "--hole", hole, "--server", ANY, "--seconds", "200"]
     command = [sys.executable, "-m", "tests.history", *options]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert found.returncode == 1, found.stdout + found.stderr
     assert "--round" in found.stdout
 
