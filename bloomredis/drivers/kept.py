@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from bloomredis.drivers.pools import DIRECT, AsyncInside, Inside, is_asyncio, why_not
+from bloomredis.drivers.pools import DIRECT, NONE_FREE, AsyncInside, Inside, is_asyncio, why_not
 from bloomredis.protocol.steps import Command
 
 
@@ -60,33 +60,24 @@ class Kept(Inside):
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send one command and return its reply, that of a script as bytes."""
-        connection = self.take() if command[0] in DIRECT else None
-        if connection is None:
+        reply = self.use(self._exchange, command, self._after) if command[0] in DIRECT else NONE_FREE
+        if reply is NONE_FREE:
             return self.client.execute_command(*command, **options)
-        return self._send(connection, self.packed, connection, command)
+        return reply
 
     def call(self, call: Any) -> Any:
         """Send the command of a prepared call and return its reply."""
-        connection = self.take()
-        if connection is None:
+        reply = self.use(self._exchange_prepared, call, self._after)
+        if reply is NONE_FREE:
             return self.client.execute_command(*call.command, NEVER_DECODE=True)
-        return self._send(connection, call.wire)
+        return reply
 
     def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
-        connection = self.take() if DIRECT.issuperset([each[0] for each in commands]) else None
-        replies: list[Any]
-        if connection is None:
-            replies = pipelined(self.client, commands)
-            return replies
-        call = partial(self._call_all, connection, commands)
-        try:
-            replies = call()
-        except BaseException as error:
-            replies = self._after(error, connection, call)
-        else:
-            if not self.put_back(connection):
-                self.pool.release(connection)
+        found: Any = NONE_FREE
+        if DIRECT.issuperset([each[0] for each in commands]):
+            found = self.use(self._exchange_all, commands, self._after)
+        replies: list[Any] = pipelined(self.client, commands) if found is NONE_FREE else found
         return replies
 
     def pipeline(self, *, transaction: bool) -> Any:
@@ -97,22 +88,15 @@ class Kept(Inside):
         """Enter the client."""
         return self.client.__enter__()
 
-    def _send(self, connection: Any, pack: Callable[..., list[bytes]], *what: Any) -> Any:
-        """Send `pack(*what)` over a connection that was taken, and return the reply."""
-        try:
-            connection.send_packed_command(pack(*what))
-            reply = connection.read_response(disable_decoding=True)
-        except BaseException as error:
-            return self._after(error, connection, partial(self._exchange, connection, pack, *what))
-        if not self.put_back(connection):
-            self.pool.release(connection)
-        return reply
-
-    def _exchange(self, connection: Any, pack: Callable[..., list[bytes]], *what: Any) -> Any:
-        connection.send_packed_command(pack(*what))
+    def _exchange(self, connection: Any, command: Command) -> Any:
+        connection.send_packed_command(self.packed(connection, command))
         return connection.read_response(disable_decoding=True)
 
-    def _call_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
+    def _exchange_prepared(self, connection: Any, call: Any) -> Any:
+        connection.send_packed_command(call.wire())
+        return connection.read_response(disable_decoding=True)
+
+    def _exchange_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
         connection.send_packed_command(self.all_packed(connection, commands))
         replies: list[Any] = []
         for _ in commands:
@@ -163,33 +147,24 @@ class AsyncKept(AsyncInside):
 
     async def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send one command and return its reply, that of a script as bytes."""
-        connection = await self.take() if command[0] in DIRECT else None
-        if connection is None:
+        reply = await self.use(self._exchange, command, self._after) if command[0] in DIRECT else NONE_FREE
+        if reply is NONE_FREE:
             return await self.client.execute_command(*command, **options)
-        return await self._send(connection, self.packed, connection, command)
+        return reply
 
     async def call(self, call: Any) -> Any:
         """Send the command of a prepared call and return its reply."""
-        connection = await self.take()
-        if connection is None:
+        reply = await self.use(self._exchange_prepared, call, self._after)
+        if reply is NONE_FREE:
             return await self.client.execute_command(*call.command, NEVER_DECODE=True)
-        return await self._send(connection, call.wire)
+        return reply
 
     async def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
-        connection = await self.take() if DIRECT.issuperset([each[0] for each in commands]) else None
-        replies: list[Any]
-        if connection is None:
-            replies = await pipelined(self.client, commands)
-            return replies
-        call = partial(self._call_all, connection, commands)
-        try:
-            replies = await call()
-        except BaseException as error:
-            replies = await self._after(error, connection, call)
-        else:
-            if not self.put_back(connection):
-                await self.pool.release(connection)
+        found: Any = NONE_FREE
+        if DIRECT.issuperset([each[0] for each in commands]):
+            found = await self.use(self._exchange_all, commands, self._after)
+        replies: list[Any] = await pipelined(self.client, commands) if found is NONE_FREE else found
         return replies
 
     def pipeline(self, *, transaction: bool) -> Any:
@@ -200,22 +175,15 @@ class AsyncKept(AsyncInside):
         """Enter the client."""
         return await self.client.__aenter__()
 
-    async def _send(self, connection: Any, pack: Callable[..., list[bytes]], *what: Any) -> Any:
-        """Send `pack(*what)` over a connection that was taken, and return the reply."""
-        try:
-            await self.send(connection, pack(*what))
-            reply = await connection.read_response(disable_decoding=True)
-        except BaseException as error:
-            return await self._after(error, connection, partial(self._exchange, connection, pack, *what))
-        if not self.put_back(connection):
-            await self.pool.release(connection)
-        return reply
-
-    async def _exchange(self, connection: Any, pack: Callable[..., list[bytes]], *what: Any) -> Any:
-        await self.send(connection, pack(*what))
+    async def _exchange(self, connection: Any, command: Command) -> Any:
+        await self.send(connection, self.packed(connection, command))
         return await connection.read_response(disable_decoding=True)
 
-    async def _call_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
+    async def _exchange_prepared(self, connection: Any, call: Any) -> Any:
+        await self.send(connection, call.wire())
+        return await connection.read_response(disable_decoding=True)
+
+    async def _exchange_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
         await self.send(connection, self.all_packed(connection, commands))
         replies: list[Any] = []
         for _ in commands:

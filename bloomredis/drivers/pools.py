@@ -12,7 +12,8 @@ open and nothing can be read from it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any, Final
 from weakref import WeakSet
@@ -46,6 +47,13 @@ _SINGLE: Final = ("connection", "single_connection_client", "_single_connection_
 
 _STATE: Final = frozenset(("connection_pool", "response_callbacks"))
 """Attributes that are looked at before each call."""
+
+NONE_FREE: Final = object()
+"""In place of a reply: no connection was free, and nothing has been sent."""
+
+Exchange = Callable[[Any, Any], Any]
+AsyncExchange = Callable[[Any, Any], Awaitable[Any]]
+"""Sends something over a connection, and returns or awaits the reply."""
 
 _UNKNOWN: Final = "this version of the package is not known"
 
@@ -103,6 +111,13 @@ def _is_known(pool: Any) -> bool:
     )
 
 
+def _is_renewed(connection: Any) -> bool:
+    """Return whether the pool has to authenticate a connection or to open it again before it is used."""
+    return bool(
+        getattr(connection, "_re_auth_token", None) or getattr(connection, "_should_reconnect", False)
+    )
+
+
 class _Process:
     """A number that is another one in each forked child."""
 
@@ -124,7 +139,9 @@ class _Inside:
     def __init__(self, client: Any) -> None:
         self.client = client
         self.pool = client.connection_pool
-        self.refusal: type[Exception] = sys.modules[_HOMES[_home(client)][2]].ResponseError
+        errors = sys.modules[_HOMES[_home(client)][2]]
+        self.refusal: type[Exception] = errors.ResponseError
+        self._closed = (errors.ConnectionError, AttributeError, ValueError)
         self._kind = type(client)
         self._execute = type(client).execute_command
         self._state = vars(client)
@@ -164,6 +181,12 @@ class _Inside:
         observed = self._metrics._observability_instance
         return observed is not None and observed._provider_manager is not None
 
+    def _says_closed(self, error: BaseException) -> bool:
+        """Return whether an error comes from a connection that is closed, and not from a signal handler."""
+        if isinstance(error, OSError):
+            return error.errno is not None
+        return isinstance(error, self._closed)
+
     def _enter_process(self) -> None:
         """Let the pool of a forked child drop the connections of its parent, as it does by itself."""
         check = getattr(self.pool, "_checkpid", None)  # not in newer pools for asyncio, which are not forked
@@ -175,40 +198,57 @@ class _Inside:
 class Inside(_Inside):
     """A synchronous client and the inside of its pool."""
 
+    def use(self, exchange: Exchange, what: Any, after: Callable[..., Any]) -> Any:
+        """Return `exchange(connection, what)` over a free connection; `NONE_FREE` if there is none.
+
+        :param after: called with an error, the connection and `exchange` bound to both arguments; it
+            returns the reply or raises, and gives the connection back.
+        """
+        connection = None
+        try:
+            connection = self.take()
+            if connection is None:
+                return NONE_FREE
+            reply = exchange(connection, what)
+            pool = self.pool
+            with pool._lock:
+                free, used = pool._available_connections, pool._in_use_connections
+                if connection in used and not _is_renewed(connection):  # in no child forked meanwhile
+                    back = connection
+                    free[len(free) :], connection = (back,), None  # in one step for a signal handler
+                    used.remove(back)
+            if connection is not None:
+                back, connection = connection, None
+                pool.release(back)
+        except BaseException as error:
+            if connection is None:
+                raise
+            return after(error, connection, partial(exchange, connection, what))
+        return reply
+
     def take(self) -> Any:
         """Take a connection that is free, open and silent; None if the client has to find one."""
         if self.is_changed():
             return None
-        pool = self.pool
+        pool, taken = self.pool, None
         if self._process != _process.number:
             self._enter_process()
-        with pool._lock:
-            try:
-                connection = pool._available_connections.pop()
-            except IndexError:
-                return None
-            pool._in_use_connections.add(connection)
-        is_ready = False
         try:
-            is_ready = connection._sock is not None and not connection._parser.can_read(0)
-        except Exception:
-            is_ready = False  # closed by the server: the client opens it again
-        finally:
-            if not is_ready:
-                pool.release(connection)
-        return connection if is_ready else None
-
-    def put_back(self, connection: Any) -> bool:
-        """Put a connection back to those that are free; False if the pool has to do something with it."""
-        pool = self.pool
-        if getattr(connection, "_re_auth_token", None) or getattr(connection, "_should_reconnect", False):
-            return False
-        with pool._lock:
-            if connection not in pool._in_use_connections:  # in a child that was forked meanwhile
-                return False
-            pool._in_use_connections.remove(connection)
-            pool._available_connections.append(connection)
-        return True
+            with pool._lock:
+                free = pool._available_connections
+                if free:
+                    pool._in_use_connections.add(free[-1])
+                    taken, free[-1:] = free[-1], ()  # in one step for a signal handler
+            if taken is None or (taken._sock is not None and not taken._parser.can_read(0)):
+                return taken
+            refused, taken = taken, None
+            pool.release(refused)
+        except BaseException as error:
+            if taken is not None:
+                pool.release(taken)
+            if not self._says_closed(error):
+                raise
+        return None
 
 
 class AsyncInside(_Inside):
@@ -224,6 +264,27 @@ class AsyncInside(_Inside):
         lock = getattr(self.pool, "_lock", None)
         return lock is not None and lock.locked()
 
+    async def use(self, exchange: AsyncExchange, what: Any, after: Callable[..., Awaitable[Any]]) -> Any:
+        """Return the reply as `Inside.use` does."""
+        connection = None
+        try:
+            connection = await self.take()
+            if connection is None:
+                return NONE_FREE
+            reply = await exchange(connection, what)
+            free, used = self.pool._available_connections, self.pool._in_use_connections
+            if connection not in used or _is_renewed(connection) or self._is_locked():
+                await self.pool.release(connection)
+            else:
+                back = connection
+                free[len(free) :], connection = (back,), None
+                used.remove(back)
+        except BaseException as error:
+            if connection is None:
+                raise
+            return await after(error, connection, partial(exchange, connection, what))
+        return reply
+
     async def take(self) -> Any:
         """Take a connection that is free, open and silent; None if the client has to find one."""
         pool = self.pool
@@ -236,23 +297,13 @@ class AsyncInside(_Inside):
         is_ready = False
         try:
             is_ready = connection.is_connected and not await getattr(connection, self._can_read)()
-        except Exception:
-            is_ready = False
+        except Exception as error:
+            if not self._says_closed(error):
+                raise
         finally:
             if not is_ready:
                 await pool.release(connection)
         return connection if is_ready else None
-
-    def put_back(self, connection: Any) -> bool:
-        """Put a connection back to those that are free; False if the pool has to do something with it."""
-        pool = self.pool
-        if getattr(connection, "_re_auth_token", None) or getattr(connection, "_should_reconnect", False):
-            return False
-        if self._is_locked() or connection not in pool._in_use_connections:
-            return False
-        pool._in_use_connections.remove(connection)
-        pool._available_connections.append(connection)
-        return True
 
     async def send(self, connection: Any, packed: list[bytes]) -> None:
         """Send what is packed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import subprocess
@@ -23,6 +24,7 @@ from redis.retry import Retry
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError, ShardedBloomFilter
 from bloomredis.drivers.kept import AsyncKept, Kept
+from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent
 from tests.support.servers import Server, binaries
 from tests.support.tls import Certificate, with_tls
@@ -284,7 +286,7 @@ def test_over_tls(tmp_path: Path) -> None:
         assert [f.add(i % 50) for i in range(100)] == [True] * 50 + [False] * 50
         connection = f._link.take()
         assert connection is not None
-        f._link.put_back(connection)
+        f._link.pool.release(connection)
         assert connections(own) == before
 
 
@@ -307,7 +309,7 @@ def test_health_checks(any_server: Server, own: redis.Redis) -> None:
         own.config_resetstat()
         connection = f._link.take()
         connection.next_health_check = 0
-        f._link.put_back(connection)
+        f._link.pool.release(connection)
         f.add("b")
         assert own.info("commandstats")["cmdstat_ping"]["calls"] == 1
 
@@ -437,6 +439,30 @@ def test_an_exception_before_the_reply_is_read(
         with pytest.raises((error, OutcomeUnknownError)):
             f.add("a")
     assert (f.contains("nobody"), f.add("a")) == (False, True)
+
+
+@pytest.mark.parametrize("where", [Kept.call, Kept.use, Kept.take, Kept._exchange_prepared])
+def test_an_exception_at_any_line_loses_no_connection(own: redis.Redis, where: Callable[..., Any]) -> None:
+    """Each goes back to the pool or is closed; none is counted as in use for ever, or is free twice."""
+    f = make(own)
+    f.add("warm")
+    pool = own.connection_pool
+    for number in itertools.count():
+        try:
+            with at_line(where, number, interrupt):
+                f.add(f"item {number}")
+        except Interrupt:
+            free = pool._available_connections
+            assert set(free) >= pool._in_use_connections
+            assert len(free) == len(set(free)) == 1
+        else:
+            break
+        assert (f.contains("nobody"), f.contains(f"item {number}") or f.add(f"item {number}")) == (
+            False,
+            True,
+        )
+        assert not pool._in_use_connections
+    assert number >= 2
 
 
 def _raising(error: type[BaseException]) -> Callable[..., Any]:
