@@ -165,9 +165,7 @@ class BlockBits(BatchBits):
         packed = np.empty((items, regions, entry_bytes // 4), dtype="<u4")
         packed[:, :, 0] = self.blocks.T
         for i, positions in enumerate(self.positions):
-            masks = of_bits.take(positions[0], axis=0)
-            for row in positions[1:]:
-                masks |= of_bits.take(row, axis=0)
+            masks = np.bitwise_or.reduce(of_bits.take(positions, axis=0), axis=0)
             packed[:, i, 1:] = masks.view("<u4")
         return packed.tobytes()
 

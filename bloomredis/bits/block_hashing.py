@@ -38,6 +38,9 @@ ENTRIES: Final = {bits: struct.Struct(f"<I{bits // 8}s") for bits in _SIZES}
 """A packed block by its size: its number, and the mask of an item's bits in it."""
 _POSITIONS: Final = {bits: bytes(drawn % bits for drawn in range(256)) for bits in _SIZES}
 
+MOST_MOVED_SINGLY: Final = 24
+"""Items with clashing positions up to which a loop is faster than numpy."""
+
 _MULTIPLIER: Final = 0x45D9F3B
 _WORDS: Final = struct.Struct("<4I")
 
@@ -66,18 +69,73 @@ def masks(
     digest: bytes, regions: Sequence[tuple[int, int]], bits: int, block_bits: int
 ) -> list[tuple[int, int]]:
     """Return for each region the block of a digest and the mask of its bits there, as an int."""
-    values, found = BIT_VALUES[block_bits], list[tuple[int, int]]()
+    found = list[tuple[int, int]]()
     for first, size in regions:
         if found:
             digest = _WORDS.pack(*_mixed(*_WORDS.unpack(digest)))
-        mask = 0
-        for drawn in digest[4 : 4 + bits]:
-            mask |= values[drawn]
-        if mask.bit_count() != bits:
-            ((_, positions),) = picks(digest, [(first, size)], bits, block_bits)
-            mask = sum(map(values.__getitem__, positions))
-        found.append((first + (BLOCK_NUMBER.unpack_from(digest)[0] * size >> 32), mask))
+        block = first + (BLOCK_NUMBER.unpack_from(digest)[0] * size >> 32)
+        found.append((block, mask_of(digest[4 : 4 + bits], block_bits)))
     return found
+
+
+def mask_of(drawn: bytes, block_bits: int) -> int:
+    """Return the mask of the bits that bytes draw, which are distinct: see `moved_mask`."""
+    values, mask = BIT_VALUES[block_bits], 0
+    for each in drawn:
+        mask |= values[each]
+    return mask if mask.bit_count() == len(drawn) else moved_mask(drawn, block_bits)
+
+
+def moved_mask(drawn: bytes, block_bits: int) -> int:
+    """Return the mask of the bits that bytes draw; one that is taken moves on to the next free one."""
+    values, mask = BIT_VALUES[block_bits], 0
+    for each in drawn:
+        bit = values[each]
+        while mask & bit:
+            bit = bit >> 1 or values[0]
+        mask |= bit
+    return mask
+
+
+def packed(
+    items: Sequence[str | bytes], regions: Sequence[tuple[int, int]], bits: int, block_bits: int
+) -> bytes:
+    """Hash a batch; return for each item its blocks: the number as little-endian u32, then the mask."""
+    words = np.frombuffer(hashing.digests(items), dtype="<u4").reshape(-1, 4)
+    entries = np.empty((len(words), len(regions), 1 + block_bits // 32), dtype="<u4")
+    for i, (first, size) in enumerate(regions):
+        if i:
+            words = _mixed_batch(words)
+        entries[:, i, 0] = (words[:, 0] * np.uint64(size) >> np.uint64(32)) + np.uint64(first)
+        entries[:, i, 1:] = _masks_of_batch(words.view(np.uint8)[:, 4 : 4 + bits], block_bits).view("<u4")
+    return entries.tobytes()
+
+
+def _masks_of_batch(drawn: NDArray[np.uint8], block_bits: int) -> NDArray[np.uint64]:
+    """Return the mask of each row of bytes as words."""
+    of_bits, bits = MASKS[block_bits], drawn.shape[1]
+    found: NDArray[np.uint64] = np.bitwise_or.reduce(of_bits.take(drawn.T, axis=0), axis=0)
+    clashing = (_bit_counts(found).dot(np.ones(found.shape[1], np.uint8)) != bits).nonzero()[0]
+    if clashing.size <= MOST_MOVED_SINGLY:
+        together = drawn[clashing].tobytes()
+        each = [together[start : start + bits] for start in range(0, len(together), bits)]
+        moved = [moved_mask(one, block_bits).to_bytes(block_bits // 8, "big") for one in each]
+        found[clashing] = np.frombuffer(b"".join(moved), "<u8").reshape(-1, found.shape[1])
+    else:
+        positions = drawn[clashing].T & np.uint8(block_bits - 1)
+        _move_batch(positions, block_bits)
+        found[clashing] = np.bitwise_or.reduce(of_bits.take(positions, axis=0), axis=0)
+    return found
+
+
+def _bit_counts(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Return the number of bits that are set in each word."""
+    counts: NDArray[np.uint8]
+    if hasattr(np, "bitwise_count"):
+        counts = np.bitwise_count(words)
+    else:  # before numpy 2
+        counts = np.unpackbits(words[..., np.newaxis].view(np.uint8), axis=-1).sum(axis=-1, dtype=np.uint8)
+    return counts
 
 
 def picks_of_batch(

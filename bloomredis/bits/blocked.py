@@ -18,12 +18,21 @@ from mmh3 import hash_bytes
 
 from bloomredis.bits import block_hashing, encoding
 from bloomredis.bits.batch import AT_ONCE, BlockBits
-from bloomredis.bits.block_hashing import BIT_VALUES, BLOCK_NUMBER, ENTRIES, NUMBER_BYTES, masks, picks
+from bloomredis.bits.block_hashing import (
+    BIT_VALUES,
+    BLOCK_NUMBER,
+    ENTRIES,
+    NUMBER_BYTES,
+    masks,
+    moved_mask,
+    packed,
+    picks,
+)
 from bloomredis.bits.derived import derived
 from bloomredis.bits.encoding import Item
 from bloomredis.bits.limits import BLOCK_BITS
 
-FEWEST_OF_NUMPY: Final = 20
+FEWEST_OF_NUMPY: Final = 14
 """Items from which on numpy, whose calls have a cost of their own, packs a batch faster than a loop."""
 
 
@@ -99,26 +108,23 @@ class Blocked:
 
     def pack_one(self, item: bytes) -> bytes:
         """Return one encoded item's blocks: each its number as little-endian u32, then the mask."""
+        pack, size = ENTRIES[self.block_bits].pack, self.block_bytes
         if self.blocks_per_item > 1:
-            return self._packed(item)
+            return b"".join([pack(block, mask.to_bytes(size, "big")) for block, mask in self.masks(item)])
         # The same for the usual one block: every add and contains passes here.
         digest, values, mask = hash_bytes(item), BIT_VALUES[self.block_bits], 0
         for drawn in digest[4 : 4 + self.bits_per_block]:
             mask |= values[drawn]
         if mask.bit_count() != self.bits_per_block:
-            return self._packed(item)
+            mask = moved_mask(digest[4 : 4 + self.bits_per_block], self.block_bits)
         block = BLOCK_NUMBER.unpack_from(digest)[0] * self.num_blocks >> 32
-        return ENTRIES[self.block_bits].pack(block, mask.to_bytes(self.block_bytes, "big"))
-
-    def _packed(self, item: bytes) -> bytes:
-        pack, size = ENTRIES[self.block_bits].pack, self.block_bytes
-        return b"".join([pack(block, mask.to_bytes(size, "big")) for block, mask in self.masks(item)])
+        return pack(block, mask.to_bytes(size, "big"))
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the blocks of encoded items, item after item."""
         if len(items) < FEWEST_OF_NUMPY:
             one = self.pack_one
             return b"".join([one(item.encode() if isinstance(item, str) else item) for item in items])
-        return b"".join(
-            self.hashed(items[start : start + AT_ONCE]).packed() for start in range(0, len(items), AT_ONCE)
-        )
+        sizes = self.regions, self.bits_per_block, self.block_bits
+        starts = range(0, len(items), AT_ONCE)
+        return b"".join([packed(items[start : start + AT_ONCE], *sizes) for start in starts])

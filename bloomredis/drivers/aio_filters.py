@@ -19,11 +19,11 @@ from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.claiming import AsyncClaimer
-from bloomredis.drivers.coalescing import MOST_ITEMS
+from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
 from bloomredis.drivers.kept import sender
-from bloomredis.drivers.tasks import Coalescer
+from bloomredis.drivers.tasks import Coalescer, abandon
 from bloomredis.errors import BatchInterruptedError, BloomError
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
@@ -59,17 +59,19 @@ class Filter(AsyncClaimer[I], Portable[I]):
         batch = listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return await self._run(verb(batch))
-        encoded = self._operations.codec.encode_each(batch)
-        call = coalescer.join(encoded, batch)
+        several = Several(self._operations.codec.encode_each(batch), batch)
+        call = coalescer.join(several)
         if call is None:
-            return await coalescer.alone(encoded, self._run(verb(batch)))
+            return await coalescer.alone(several, self._run(verb(batch)))
         try:
-            answers: list[bool] = await call
+            answers: Any = (await call)[0]
         except (asyncio.CancelledError, GeneratorExit):
-            if coalescer is self._adds:
-                call.abandon()
+            abandon(call, several)
             raise
-        return answers
+        if isinstance(answers, Exception):
+            raise answers
+        found: list[bool] = answers
+        return found
 
     @classmethod
     async def open(cls, client: AsyncClient, name: str) -> Self:
@@ -87,15 +89,17 @@ class Filter(AsyncClaimer[I], Portable[I]):
             return await self._run(operations.add(item, token=token))
         if not self._coalesce:
             return await self._add_alone(item)
-        encoded = (operations.codec.encode_for_batch(item),)
-        call = self._adds.join(encoded, None)
+        encoded = operations.codec.encode_for_batch(item)
+        call = self._adds.join(encoded)
         if call is None:
             return await self._adds.alone(encoded, self._add_alone(item))
         try:
-            answer: bool = await call
+            answer: bool | Exception = (await call)[0]
         except (asyncio.CancelledError, GeneratorExit):
-            call.abandon()  # what it was answered is kept for who asks again
+            abandon(call, encoded)  # what it was answered is kept for who asks again
             raise
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
     async def _add_alone(self, item: I) -> bool:
@@ -127,11 +131,13 @@ class Filter(AsyncClaimer[I], Portable[I]):
             return True
         if not self._coalesce:
             return await self._test_alone(item)
-        encoded = (operations.codec.encode_for_batch(item),)
-        call = self._tests.join(encoded, None)
+        encoded = operations.codec.encode_for_batch(item)
+        call = self._tests.join(encoded)
         if call is None:
             return await self._tests.alone(encoded, self._test_alone(item))
-        answer: bool = await call
+        answer: bool | Exception = (await call)[0]
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
     async def _test_alone(self, item: I) -> bool:

@@ -8,12 +8,11 @@ know how to wait and to run.
 from __future__ import annotations
 
 import copy
-import itertools
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain, takewhile
-from typing import Any, Final, Protocol, TypeVar
+from itertools import accumulate, chain, count, repeat
+from typing import Any, Final, NamedTuple
 
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
 from bloomredis.operations.outcomes import Answers
@@ -22,92 +21,94 @@ MOST_ITEMS: Final = 400
 """Items that share one script call; with 7 hashes that is about what it may take (`PROBES_A_CALL`)."""
 
 
-class PendingCall(Protocol):
-    """A call that waits: its items, encoded and as they came (None for a single one).
-
-    Drivers add what they need to wake it up.
-    """
+class Several(NamedTuple):
+    """The items of a call with several: encoded, and as they came."""
 
     items: Sequence[str | bytes]
-    source: Sequence[Any] | None
+    source: Sequence[Any]
 
 
-W = TypeVar("W", bound=PendingCall)
+Asked = str | bytes | Several
+"""What a call asks for: one encoded item, or several."""
 
 
-def take(
-    queue: deque[W], most: int = MOST_ITEMS, under_way: AbstractSet[str | bytes] = frozenset()
-) -> list[W]:
-    """Take the calls that leave together: up to `most` items, or one call with more.
+def items_of(asked: Asked) -> Sequence[str | bytes]:
+    """Return the items of one call."""
+    return asked.items if isinstance(asked, Several) else (asked,)
+
+
+def leaving(
+    queue: Sequence[Asked], most: int = MOST_ITEMS, under_way: Collection[AbstractSet[str | bytes]] = ()
+) -> int:
+    """Return how many calls leave together: with up to `most` items, or one call with more.
 
     A call with an item that is under way stays, and so do those behind it: equal items are answered in
     the order of their calls.
     """
-    batch: list[W] = []
-    count = 0
-    for call in queue:
-        count += len(call.items)
-        if count > most and batch:
-            break
-        batch.append(call)
-    if under_way and not under_way.isdisjoint(gathered(batch)):
-        batch = list(takewhile(lambda call: under_way.isdisjoint(call.items), batch))
-    for _ in batch:
-        queue.popleft()
-    return batch
+    number = min(most, len(queue))
+    if Several in map(type, queue[:number]):
+        total = list(accumulate([len(items_of(asked)) for asked in queue[:number]]))
+        number = max(1, bisect_right(total, most))
+    items = gathered(queue[:number])
+    if all(each.isdisjoint(items) for each in under_way):
+        return number
+    barred = set().union(*under_way)
+    return next(at for at, asked in enumerate(queue) if not barred.isdisjoint(items_of(asked)))
 
 
-def gathered(batch: Sequence[PendingCall]) -> list[str | bytes]:
+def gathered(batch: Sequence[Asked]) -> list[str | bytes]:
     """Return the items of all calls of a batch."""
-    return list(chain.from_iterable([call.items for call in batch]))
+    if Several in map(type, batch):
+        return list(chain.from_iterable(map(items_of, batch)))
+    return list(batch)  # type: ignore[arg-type]  # there is no `Several`
 
 
-def outcomes(batch: Sequence[W], answers: list[bool] | Exception) -> Iterable[tuple[W, Any, int]]:
-    """Return each call with its outcome and the index of its first item in the batch.
+Outcome = tuple[Any, list[bool] | Exception, int]
+"""Of a call: an answer (a bool, or a list of them) or an error of its own; what its batch was answered, and
+the index of its first item in the batch."""
 
-    The outcome is an answer (a bool, or a list of them) or an error of the call's own.
-    """
-    if isinstance(answers, list) and {call.source is None for call in batch} == {True}:
-        return zip(batch, answers, itertools.count(), strict=False)
+
+def outcomes(batch: Sequence[Asked], answers: list[bool] | Exception) -> Iterable[Outcome]:
+    """Return the outcome of each call."""
+    if isinstance(answers, list) and Several not in map(type, batch):
+        return zip(answers, repeat(answers), count(), strict=False)
     return _sliced(batch, answers)
 
 
-def _sliced(batch: Sequence[W], answers: list[bool] | Exception) -> Iterator[tuple[W, Any, int]]:
-    error = None
+def _sliced(batch: Sequence[Asked], answers: list[bool] | Exception) -> Iterator[Outcome]:
+    error, known = None, answers
     tokens: Sequence[str | None] = ()
-    if isinstance(answers, Exception):
-        error = answers
+    if isinstance(known, Exception):
+        error = known
         tokens = getattr(error, "tokens", ())
-        answers = error.results if isinstance(error, BatchInterruptedError) else []
-    start, known = 0, len(answers)
-    for call in batch:
-        own = answers[start : start + len(call.items)]
-        if len(own) < len(call.items) and error is not None:
-            sent = start + len(own) - known  # index of its first item without an answer among such
-            own_tokens = tokens[sent : sent + len(call.items) - len(own)]
-            yield call, _own_error(call, own, error, own_tokens), start
+        known = error.results if isinstance(error, BatchInterruptedError) else []
+    start = 0
+    for asked in batch:
+        stop = start + len(items_of(asked))
+        own = known[start:stop]
+        if len(own) < stop - start and error is not None:
+            sent = start + len(own) - len(known)  # index of its first item without an answer among such
+            yield _own_error(asked, own, error, tokens[sent : stop - len(known)]), answers, start
         else:
-            yield call, own[0] if call.source is None else own, start
-        start += len(call.items)
+            yield own if isinstance(asked, Several) else own[0], answers, start
+        start = stop
 
 
-def keep(answers: list[bool] | Exception | None, start: int, count: int) -> None:
+def keep(answers: list[bool] | Exception, start: int, count: int) -> None:
     """Keep the answers of a call whose caller is not there any more, for who asks again."""
     kept = answers.answers if isinstance(answers, BatchInterruptedError) else answers
     if isinstance(kept, Answers):
         kept.keep(range(start, min(start + count, len(kept))))
 
 
-def _own_error(
-    call: PendingCall, own: list[bool], error: Exception, tokens: Sequence[str | None]
-) -> Exception:
+def _own_error(asked: Asked, own: list[bool], error: Exception, tokens: Sequence[str | None]) -> Exception:
     """Return the error for one caller: about its own items, with tokens of its own."""
     reason = error.__cause__ if isinstance(error, BatchInterruptedError) else None
     mine: Exception
     if not isinstance(reason, Exception):
         mine = _copied(error)
-    elif call.source is not None:
-        mine = BatchInterruptedError(str(error), own, call.source[len(own) :], tokens)
+    elif isinstance(asked, Several):
+        mine = BatchInterruptedError(str(error), own, asked.source[len(own) :], tokens)
     else:
         mine = _copied(reason)
         if isinstance(mine, OutcomeUnknownError):

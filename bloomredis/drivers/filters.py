@@ -14,7 +14,7 @@ from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers.batches import batches, is_alone, numbered
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.claiming import Claimer
-from bloomredis.drivers.coalescing import MOST_ITEMS
+from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.kept import sender
 from bloomredis.drivers.lifecycle import Portable
@@ -64,8 +64,8 @@ class Filter(Claimer[I], Portable[I]):
         if not self._coalesce:
             encoded = self._operations.codec.encode_all(batch)
             return list(coalescer.send(encoded, batch))
-        encoded = self._operations.codec.encode_each(batch)
-        answers: list[bool] = coalescer.submit(encoded, batch, verb, batch)
+        several = Several(self._operations.codec.encode_each(batch), batch)
+        answers: list[bool] = coalescer.submit(several, verb, batch)
         return answers
 
     @classmethod
@@ -103,7 +103,7 @@ class Filter(Claimer[I], Portable[I]):
         if token is not None or not self._coalesce:
             return self._run(operations.add(item, token=token))
         encoded = operations.codec.encode_for_batch(item)
-        answer: bool = self._adds.submit((encoded,), None, operations.add, item)
+        answer: bool = self._adds.submit(encoded, operations.add, item)
         return answer
 
     def contains(self, item: I) -> bool:
@@ -126,7 +126,7 @@ class Filter(Claimer[I], Portable[I]):
         if not self._coalesce:
             return self._run(operations.contains(item))
         encoded = operations.codec.encode_for_batch(item)
-        answer: bool = self._tests.submit((encoded,), None, operations.contains, item)
+        answer: bool = self._tests.submit(encoded, operations.contains, item)
         return answer
 
     def __contains__(self, item: I) -> bool:

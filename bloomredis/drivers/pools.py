@@ -12,7 +12,7 @@ open and nothing can be read from it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import FunctionType
 from typing import Any, Final
@@ -48,12 +48,12 @@ _SINGLE: Final = ("connection", "single_connection_client", "_single_connection_
 _STATE: Final = frozenset(("connection_pool", "response_callbacks"))
 """Attributes that are looked at before each call."""
 
+_RENEWED: Final = "_re_auth_token"
+_TO_RECONNECT: Final = "_should_reconnect"
+"""Attributes of a connection that the pool has to do something with before it is used again."""
+
 NONE_FREE: Final = object()
 """In place of a reply: no connection was free, and nothing has been sent."""
-
-Exchange = Callable[[Any, Any], Any]
-AsyncExchange = Callable[[Any, Any], Awaitable[Any]]
-"""Sends something over a connection, and returns or awaits the reply."""
 
 _UNKNOWN: Final = "this version of the package is not known"
 
@@ -111,28 +111,6 @@ def _is_known(pool: Any) -> bool:
     )
 
 
-def _is_renewed(connection: Any) -> bool:
-    """Return whether the pool has to authenticate a connection or to open it again before it is used."""
-    return bool(
-        getattr(connection, "_re_auth_token", None) or getattr(connection, "_should_reconnect", False)
-    )
-
-
-class _Process:
-    """A number that is another one in each forked child."""
-
-    def __init__(self) -> None:
-        self.number = 0
-        renewed_after_fork(self)
-
-    def renew(self) -> None:
-        """Be another process."""
-        self.number += 1
-
-
-_process: Final = _Process()
-
-
 class _Inside:
     """The parts that both kinds of clients have in common."""
 
@@ -145,7 +123,8 @@ class _Inside:
         self._kind = type(client)
         self._execute = type(client).execute_command
         self._state = vars(client)
-        self._process = -1
+        self._is_new = True  # in this process
+        renewed_after_fork(self)
         self._metrics: Any = sys.modules.get("redis.observability.providers")
         self.has_packer = self.pool.connection_kwargs.get("command_packer") is not None
         # Where hiredis is, the package has loaded it.
@@ -183,26 +162,27 @@ class _Inside:
 
     def _says_closed(self, error: BaseException) -> bool:
         """Return whether an error comes from a connection that is closed, and not from a signal handler."""
-        if isinstance(error, OSError):
-            return error.errno is not None
-        return isinstance(error, self._closed)
+        return isinstance(error, self._closed) or getattr(error, "errno", None) is not None
+
+    def renew(self) -> None:
+        """Be new in a forked child."""
+        self._is_new = True
 
     def _enter_process(self) -> None:
         """Let the pool of a forked child drop the connections of its parent, as it does by itself."""
         check = getattr(self.pool, "_checkpid", None)  # not in newer pools for asyncio, which are not forked
         if check is not None:
             check()
-        self._process = _process.number
+        self._is_new = False
 
 
 class Inside(_Inside):
     """A synchronous client and the inside of its pool."""
 
-    def use(self, exchange: Exchange, what: Any, after: Callable[..., Any]) -> Any:
+    def use(self, exchange: Callable[..., Any], what: Any, after: Callable[..., Any]) -> Any:
         """Return `exchange(connection, what)` over a free connection; `NONE_FREE` if there is none.
 
-        :param after: called with an error, the connection and `exchange` bound to both arguments; it
-            returns the reply or raises, and gives the connection back.
+        After an error `after(error, connection, again)` returns the reply or raises, and gives it back.
         """
         connection = None
         try:
@@ -211,9 +191,10 @@ class Inside(_Inside):
                 return NONE_FREE
             reply = exchange(connection, what)
             pool = self.pool
+            is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
             with pool._lock:
                 free, used = pool._available_connections, pool._in_use_connections
-                if connection in used and not _is_renewed(connection):  # in no child forked meanwhile
+                if not is_renewed and connection in used:  # in no child that was forked meanwhile
                     back = connection
                     free[len(free) :], connection = (back,), None  # in one step for a signal handler
                     used.remove(back)
@@ -231,7 +212,7 @@ class Inside(_Inside):
         if self.is_changed():
             return None
         pool, taken = self.pool, None
-        if self._process != _process.number:
+        if self._is_new:
             self._enter_process()
         try:
             with pool._lock:
@@ -264,7 +245,7 @@ class AsyncInside(_Inside):
         lock = getattr(self.pool, "_lock", None)
         return lock is not None and lock.locked()
 
-    async def use(self, exchange: AsyncExchange, what: Any, after: Callable[..., Awaitable[Any]]) -> Any:
+    async def use(self, exchange: Callable[..., Any], what: Any, after: Callable[..., Any]) -> Any:
         """Return the reply as `Inside.use` does."""
         connection = None
         try:
@@ -272,8 +253,9 @@ class AsyncInside(_Inside):
             if connection is None:
                 return NONE_FREE
             reply = await exchange(connection, what)
+            is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
             free, used = self.pool._available_connections, self.pool._in_use_connections
-            if connection not in used or _is_renewed(connection) or self._is_locked():
+            if is_renewed or connection not in used or self._is_locked():
                 await self.pool.release(connection)
             else:
                 back = connection
@@ -288,7 +270,7 @@ class AsyncInside(_Inside):
     async def take(self) -> Any:
         """Take a connection that is free, open and silent; None if the client has to find one."""
         pool = self.pool
-        if self._process != _process.number:
+        if self._is_new:
             self._enter_process()
         if self.is_changed() or self._is_locked() or not pool._available_connections:
             return None

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from itertools import compress
 from typing import Any, Final, TypeVar
 
 from bloomredis.bits.batch import Encoded
-from bloomredis.drivers.coalescing import MOST_ITEMS, gathered, keep, outcomes, take
+from bloomredis.drivers.coalescing import (
+    MOST_ITEMS,
+    Asked,
+    Outcome,
+    gathered,
+    items_of,
+    keep,
+    leaving,
+    outcomes,
+)
 from bloomredis.errors import OutcomeUnknownError
 
 T = TypeVar("T")
+Waiting = asyncio.Future[Outcome]
 
 
 def processors() -> int:
@@ -29,24 +39,11 @@ FEWEST_ITEMS: Final = 32 if processors() > 1 else 64
 which the server may use where it has a processor of its own."""
 
 
-class Awaited(asyncio.Future[Any]):
-    """A call that waits for its outcome, with the answers of its batch."""
-
-    __slots__ = ("answers", "items", "source", "start")
-
-    items: Sequence[str | bytes]
-    source: Sequence[Any] | None
-    answers: list[bool] | Exception | None
-    start: int  # of its own answers among them
-
-    def abandon(self) -> None:
-        """Nobody waits any more: keep the answers, whether they are here or come later."""
-        if not self.cancel() and not self.cancelled():
-            keep(self.answers, self.start, len(self.items))
-
-
 class Coalescer:
-    """Sends the calls of one verb; those that find others under way share round trips."""
+    """Sends the calls of one verb; those that find others under way share round trips.
+
+    A call waits for a future, whose result is its `Outcome`, an error too.
+    """
 
     def __init__(
         self, name: str, send: Callable[[Encoded, Sequence[Any]], Coroutine[Any, Any, list[bool]]]
@@ -55,23 +52,23 @@ class Coalescer:
         self._send = send
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def join(self, items: Sequence[str | bytes], source: Sequence[Any] | None) -> Awaited | None:
-        """Return the outcome to wait for of a call in the next batch; None if nobody is under way."""
+    def join(self, asked: Asked) -> Waiting | None:
+        """Return what to wait for of a call in the next batch; None if nobody is under way."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
-        if self._batches == 0 and not self._queue and not self._scheduled:
+        if not (self._under_way or self._asked or self._scheduled):
             return None
-        call = Awaited(loop=loop)
-        call.items, call.source, call.answers, call.start = items, source, None, 0
-        self._queue.append(call)
+        call: Waiting = loop.create_future()
+        self._calls.append(call)
+        self._asked.append(asked)
         if not self._scheduled:
             self._schedule()
         return call
 
     def is_under_way(self, item: str | bytes) -> bool:
         """Return whether a call with an item has been sent and not been answered."""
-        return self._loop is not None and item in self._items
+        return self._loop is not None and any(item in each for each in self._under_way)
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -80,78 +77,78 @@ class Coalescer:
                 "make a client in this one and use filter.with_client(client)"
             )
         self._loop = loop
-        self._queue: deque[Awaited] = deque()
-        self._items: set[str | bytes] = set()  # under way, in so many batches:
-        self._batches = 0
+        self._calls: list[Waiting] = []  # those that have not left,
+        self._asked: list[Asked] = []  # and what each asks for
+        self._under_way: list[set[str | bytes]] = []  # the items of each batch, and of a call alone
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def alone(self, items: Sequence[str | bytes], call: Coroutine[Any, Any, T]) -> T:
+    async def alone(self, asked: Asked, call: Coroutine[Any, Any, T]) -> T:
         """Make a call when `join` has found nobody under way."""
-        self._begin(items)
+        own = set(items_of(asked))
+        self._under_way.append(own)
         try:
             return await call
         finally:
-            self._end(items)
-            if self._queue:
+            self._under_way.remove(own)
+            if self._asked:
                 self._schedule()
 
-    async def _run_batch(self, batch: list[Awaited], items: list[str | bytes]) -> None:
+    async def _run_batch(self, calls: Sequence[Waiting], asked: Sequence[Asked], own: set[Any]) -> None:
         answers: list[bool] | Exception = OutcomeUnknownError(
             "the task that sent this call with others was ended; "
             "a second call on the same object answers as this one would have"
         )
+        items = gathered(asked)
         try:
             answers = await self._send(items, items)
         except Exception as error:
             answers = error
         finally:  # also where something else is raised
-            self._deliver(batch, answers)
-            self._end(items)
+            _deliver(calls, asked, answers)
+            self._under_way.remove(own)
             self._schedule()  # those who are woken now come back before the next departure
-
-    def _deliver(self, batch: list[Awaited], answers: list[bool] | Exception) -> None:
-        for call, outcome, start in outcomes(batch, answers):
-            if call.done():  # it was cancelled
-                keep(answers, start, len(call.items))
-                continue
-            call.answers, call.start = answers, start
-            if isinstance(outcome, Exception):
-                call.set_exception(outcome)
-            else:
-                call.set_result(outcome)
-
-    def _begin(self, items: Sequence[str | bytes]) -> None:
-        self._batches += 1
-        self._items.update(items)
-
-    def _end(self, items: Sequence[str | bytes]) -> None:
-        self._batches -= 1
-        if self._batches:
-            self._items.difference_update(items)
-        else:
-            self._items.clear()
 
     def _schedule(self) -> None:
         # The next batch is left to the end of the loop's turn, so that all tasks that are being woken up
         # now join it.
-        if not self._scheduled and self._batches < MOST_UNDER_WAY:
+        if not self._scheduled and len(self._under_way) < MOST_UNDER_WAY:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._dispatch)
 
     def _dispatch(self) -> None:
         self._scheduled = False
-        while self._queue and self._batches < MOST_UNDER_WAY:
+        while self._asked and len(self._under_way) < MOST_UNDER_WAY:
             # Half of all calls, so that two halves take turns in the server and here.
-            half = max(FEWEST_ITEMS, (len(self._queue) + len(self._items) + 1) // 2)
-            if self._batches and len(self._queue) < half:
+            half = max(FEWEST_ITEMS, (len(self._asked) + sum(map(len, self._under_way)) + 1) // 2)
+            if self._under_way and len(self._asked) < half:
                 return  # the end of the others schedules the next
-            taken = take(self._queue, min(MOST_ITEMS, half), self._items)
-            if not taken:
+            number = leaving(self._asked, min(MOST_ITEMS, half), self._under_way)
+            if not number:
                 return  # the end of what bars it schedules the next
-            if batch := [call for call in taken if not call.done()]:
-                items = gathered(batch)
-                self._begin(items)
-                task = asyncio.get_running_loop().create_task(self._run_batch(batch, items))
+            calls, asked = self._calls[:number], self._asked[:number]
+            del self._calls[:number], self._asked[:number]
+            if any(map(asyncio.Future.done, calls)):
+                waiting = [not call.done() for call in calls]
+                calls, asked = list(compress(calls, waiting)), list(compress(asked, waiting))
+            if calls:
+                own = set(gathered(asked))
+                self._under_way.append(own)
+                task = asyncio.get_running_loop().create_task(self._run_batch(calls, asked, own))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+
+
+def _deliver(calls: Sequence[Waiting], asked: Sequence[Asked], answers: list[bool] | Exception) -> None:
+    for i, (call, outcome) in enumerate(zip(calls, outcomes(asked, answers), strict=False)):
+        try:
+            call.set_result(outcome)
+        except asyncio.InvalidStateError:  # it was cancelled
+            keep(answers, outcome[2], len(items_of(asked[i])))
+
+
+def abandon(call: Waiting, asked: Asked) -> None:
+    """Nobody waits for a call any more: its answers are kept, whether they are here or come later."""
+    if not call.cancel() and not call.cancelled():
+        _, answers, start = call.result()
+        keep(answers, start, len(items_of(asked)))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from bloomredis.bits.batch import Encoded
-from bloomredis.drivers.coalescing import gathered, keep, outcomes, take
+from bloomredis.drivers.coalescing import Asked, gathered, items_of, keep, leaving, outcomes
 from bloomredis.drivers.sync import SyncClient, drive
 from bloomredis.errors import OutcomeUnknownError
 from bloomredis.protocol.forks import renewed_after_fork
@@ -22,17 +22,16 @@ WOKEN_TOGETHER: Final = 2
 class _Waiter:
     """A thread that waits: for the outcome of its call, or to run the batch that its call is in."""
 
-    __slots__ = ("batch", "is_gone", "items", "lock", "outcome", "source", "start", "wakes")
+    __slots__ = ("asked", "batch", "is_gone", "lock", "outcome", "start", "wakes")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.lock.acquire()
         self.is_gone = False  # it was interrupted while it waited
 
-    def call(self, items: Sequence[str | bytes], source: Sequence[Any] | None) -> _Waiter:
+    def call(self, asked: Asked) -> _Waiter:
         """Wait for another call; the last one is over."""
-        self.items = items
-        self.source = source
+        self.asked = asked
         self.outcome: Any = None
         self.start = 0  # of its items in its batch
         self.batch: _Batch | None = None  # it has left the queue
@@ -48,6 +47,11 @@ class _Batch:
         self.runner: _Waiter | None = waiters[0]
         self.answers: list[bool] | Exception | None = None
         self._left = itertools.count(1)
+
+    @property
+    def asked(self) -> list[Asked]:
+        """The items of each call."""
+        return [waiter.asked for waiter in self.waiters]
 
     def leave(self) -> bool:
         """Return True for the last thread that returns; safe without a lock."""
@@ -79,19 +83,13 @@ class Coalescer:
         self._own = threading.local()  # the waiter of each thread, used again
         renewed_after_fork(self)
 
-    def submit(
-        self,
-        items: Sequence[str | bytes],
-        source: Sequence[Any] | None,
-        alone: Callable[[Any], Op[Any]],
-        argument: object,
-    ) -> Any:
+    def submit(self, asked: Asked, alone: Callable[[Any], Op[Any]], argument: object) -> Any:
         """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch."""
         thread = threading.get_ident()
         if thread in (self._main, self._runner):
             return drive(self._client, alone(argument))
         with self._mutex:
-            waiter = self._taken().call(items, source) if self._busy else None
+            waiter = self._taken().call(asked) if self._busy else None
             if waiter is not None:
                 self._queue.append(waiter)
             self._busy = True
@@ -142,7 +140,7 @@ class Coalescer:
             "a second call on the same object answers as this one would have"
         )
         try:
-            items = gathered(batch.waiters)
+            items = gathered(batch.asked)
             answers = self.send(items, items)
         except Exception as error:
             answers = error
@@ -155,10 +153,11 @@ class Coalescer:
         waiting = []
         with self._mutex:
             batch.answers = answers
-            for waiter, outcome, start in outcomes(batch.waiters, answers):
+            found = outcomes(batch.asked, answers)
+            for waiter, (outcome, _, start) in zip(batch.waiters, found, strict=False):
                 waiter.outcome, waiter.start = outcome, start
                 if waiter.is_gone:
-                    keep(answers, start, len(waiter.items))
+                    keep(answers, start, len(items_of(waiter.asked)))
                     batch.leave()  # not the last: this thread has yet to
                 elif waiter is not batch.runner:
                     waiting.append(waiter)
@@ -182,7 +181,7 @@ class Coalescer:
                 batch.waiters.remove(waiter)
                 heir = batch.runner = next((each for each in batch.waiters if not each.is_gone), None)
         if batch.answers is not None:
-            keep(batch.answers, waiter.start, len(waiter.items))
+            keep(batch.answers, waiter.start, len(items_of(waiter.asked)))
             self._finish(waiter)
         elif heir is not None:
             heir.lock.release()
@@ -194,7 +193,8 @@ class Coalescer:
         with self._mutex:
             self._busy = bool(self._queue)
             if self._queue:
-                batch = _Batch(take(self._queue))
+                number = leaving([waiter.asked for waiter in self._queue])
+                batch = _Batch([self._queue.popleft() for _ in range(number)])
                 for waiter in batch.waiters:
                     waiter.batch = batch
                 batch.waiters[0].lock.release()
