@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import compress
 from typing import Any, Final, TypeVar
@@ -54,16 +55,16 @@ class Coalescer:
 
     def join(self, asked: Asked) -> Waiting | None:
         """Return what to wait for of a call in the next batch; None if nobody is under way."""
-        loop = asyncio.get_running_loop()
+        loop = get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
-        if not (self._under_way or self._asked or self._scheduled):
-            return None
-        call: Waiting = loop.create_future()
+        if not self._scheduled:
+            if not (self._under_way or self._asked):
+                return None
+            self._schedule()
+        call: Waiting = asyncio.Future(loop=loop)
         self._calls.append(call)
         self._asked.append(asked)
-        if not self._scheduled:
-            self._schedule()
         return call
 
     def is_under_way(self, item: str | bytes) -> bool:
@@ -140,11 +141,11 @@ class Coalescer:
 
 
 def _deliver(calls: Sequence[Waiting], asked: Sequence[Asked], answers: list[bool] | Exception) -> None:
-    for i, (call, outcome) in enumerate(zip(calls, outcomes(asked, answers), strict=False)):
+    for call, outcome in zip(calls, outcomes(asked, answers), strict=False):
         try:
             call.set_result(outcome)
         except asyncio.InvalidStateError:  # it was cancelled
-            keep(answers, outcome[2], len(items_of(asked[i])))
+            keep(answers, outcome[2], len(items_of(asked[calls.index(call)])))
 
 
 def abandon(call: Waiting, asked: Asked) -> None:
