@@ -9,9 +9,9 @@ space-efficient Bloom filters", 2007).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from mmh3 import hash_bytes
@@ -46,6 +46,9 @@ class Blocked:
     block_bits: int = BLOCK_BITS
 
     name = "blocked"
+
+    def __reduce__(self) -> tuple[Any, ...]:  # without what is derived
+        return Blocked, (self.num_bits, self.num_hashes, self.blocks_per_item, self.block_bits)
 
     @derived
     def item_bytes(self) -> int:
@@ -108,17 +111,23 @@ class Blocked:
 
     def pack_one(self, item: bytes) -> bytes:
         """Return one encoded item's blocks: each its number as little-endian u32, then the mask."""
-        pack, size = ENTRIES[self.block_bits].pack, self.block_bytes
-        if self.blocks_per_item > 1:
+        digest, mask = hash_bytes(item), 0
+        several, values, end, num_blocks, size, pack = self._of_one
+        if several:
             return b"".join([pack(block, mask.to_bytes(size, "big")) for block, mask in self.masks(item)])
         # The same for the usual one block: every add and contains passes here.
-        digest, values, mask = hash_bytes(item), BIT_VALUES[self.block_bits], 0
-        for drawn in digest[4 : 4 + self.bits_per_block]:
+        for drawn in digest[4:end]:
             mask |= values[drawn]
-        if mask.bit_count() != self.bits_per_block:
-            mask = moved_mask(digest[4 : 4 + self.bits_per_block], self.block_bits)
-        block = BLOCK_NUMBER.unpack_from(digest)[0] * self.num_blocks >> 32
-        return pack(block, mask.to_bytes(size, "big"))
+        if mask.bit_count() != end - 4:
+            mask = moved_mask(digest[4:end], self.block_bits)
+        return pack(BLOCK_NUMBER.unpack_from(digest)[0] * num_blocks >> 32, mask.to_bytes(size, "big"))
+
+    @derived
+    def _of_one(self) -> tuple[bool, Sequence[int], int, int, int, Callable[[int, bytes], bytes]]:
+        """Everything that `pack_one` reads, which would be nine attributes."""
+        values, pack = BIT_VALUES[self.block_bits], ENTRIES[self.block_bits].pack
+        several, end = self.blocks_per_item > 1, 4 + self.bits_per_block
+        return several, values, end, self.num_blocks, self.block_bytes, pack
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the blocks of encoded items, item after item."""

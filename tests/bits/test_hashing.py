@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import struct
 
 import mmh3
@@ -55,6 +56,31 @@ def test_a_batch_gives_what_single_items_give_in_blocks(
     assert offsets == [layout.offsets(item) for item in items]
     singly = b"".join(layout.pack_one(encoding.encode(item)) for item in items)
     assert singly == layout.pack(encoded) == layout.hashed(encoded).packed()
+
+
+@pytest.mark.parametrize("bits", [1, 7, 12])
+@pytest.mark.parametrize("size", [128, 256])
+@pytest.mark.parametrize("number", [14, 100, 400, 10_000])
+@pytest.mark.parametrize("counting", ["numpy 2", "numpy 1"])
+def test_batches_with_any_number_of_clashes(
+    monkeypatch: pytest.MonkeyPatch, bits: int, size: int, number: int, counting: str
+) -> None:
+    """A loop moves the bits of a few items, numpy those of many; older versions count bits otherwise."""
+    if counting == "numpy 1":
+        monkeypatch.delattr(np, "bitwise_count", raising=False)
+    for regions in (1, 3):
+        layout = Blocked(1000 * size, regions * bits, regions, size)
+        encoded = [f"{counting} {i}".encode() for i in range(number)]
+        assert layout.pack(encoded) == b"".join(map(layout.pack_one, encoded))
+
+
+def test_what_is_derived_is_not_pickled() -> None:
+    """A layout that was used is as large as a new one, and equal."""
+    layout = Blocked(256_000, 7, 1)
+    new = pickle.dumps(layout)
+    layout.pack_one(b"a")
+    assert pickle.dumps(layout) == new
+    assert pickle.loads(new) == layout  # noqa: S301
 
 
 @given(
