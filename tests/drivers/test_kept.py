@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -463,6 +464,22 @@ def test_an_exception_at_any_line_loses_no_connection(own: redis.Redis, where: C
         )
         assert not pool._in_use_connections
     assert number >= 2
+
+
+def test_an_alarm_is_not_taken_for_a_closed_connection(own: redis.Redis) -> None:
+    """The TimeoutError of a signal handler is an error of the call, wherever it comes."""
+    f = make(own)
+    f.add("warm")
+
+    def alarm() -> None:
+        raise TimeoutError("too long")
+
+    for number in itertools.count():
+        with suppress(OutcomeUnknownError), at_line(Kept.take, number, alarm) as lines:
+            f.add(f"item {number}")
+            assert len(lines) <= number
+            break
+    assert number > 5
 
 
 def _raising(error: type[BaseException]) -> Callable[..., Any]:
