@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet
 READY := $(VENV)/ready
 
-.PHONY: demo test test-faults test-contrib test-pythons lint types docs package bench clean
+.PHONY: demo test test-faults test-contrib test-numpy test-pythons lint types docs package bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/bloomredis demo
@@ -22,6 +22,13 @@ test-faults: $(READY)
 # The adapters in bloomredis/contrib, each with its framework; they have an environment of their own.
 test-contrib: $(CONTRIB)/ready
 	BLOOMREDIS_CONTRIB=required $(CONTRIB)/bin/pytest tests/contrib
+
+# The oldest numpy: its arithmetic of arrays and single numbers is another one.  It has no wheel for later versions of Python.
+OLD_NUMPY := $(VENV)/clients/numpy-1
+test-numpy: $(READY)
+	if $(INSTALL) --only-binary :all: --no-deps --upgrade --target $(OLD_NUMPY) 'numpy==1.26.*'; \
+	then PYTHONPATH=$(OLD_NUMPY) $(BIN)/pytest --numprocesses auto tests/bits tests/compat tests/stored; \
+	else echo 'numpy 1.26 cannot be installed: not tried'; fi
 
 # `make test` with each other version of Python that is here; TESTS=… for a part of the tests.
 test-pythons:

@@ -106,9 +106,17 @@ def packed(
     for i, (first, size) in enumerate(regions):
         if i:
             words = _mixed_batch(words)
-        entries[:, i, 0] = (words[:, 0] * np.uint64(size) >> np.uint64(32)) + np.uint64(first)
+        entries[:, i, 0] = blocks_of(words[:, 0], first, size)
         entries[:, i, 1:] = _masks_of_batch(words.view(np.uint8)[:, 4 : 4 + bits], block_bits).view("<u4")
     return entries.tobytes()
+
+
+def blocks_of(words: NDArray[np.uint32], first: int, size: int) -> NDArray[np.uint64]:
+    """Return the block that each word is scaled to, in a region with that first block and size."""
+    # Before numpy 2 the product of an array of u32 and one u64 has 32 bits.
+    blocks: NDArray[np.uint64] = words.astype(np.uint64) * np.uint64(size) >> np.uint64(32)
+    blocks += np.uint64(first)
+    return blocks
 
 
 def _masks_of_batch(drawn: NDArray[np.uint8], block_bits: int) -> NDArray[np.uint64]:

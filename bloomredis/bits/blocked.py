@@ -105,8 +105,7 @@ class Blocked:
         )
         blocks = np.empty((self.blocks_per_item, len(items)), dtype=np.uint32)
         for i, (first, size) in enumerate(self.regions):
-            blocks[i] = words[i] * np.uint64(size) >> np.uint64(32)
-            blocks[i] += np.uint32(first)
+            blocks[i] = block_hashing.blocks_of(words[i], first, size)
         return BlockBits(blocks, positions, self.block_bits)
 
     def pack_one(self, item: bytes) -> bytes:

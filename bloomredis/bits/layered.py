@@ -16,6 +16,7 @@ from bloomredis.bits.block_hashing import (
     BLOCK_NUMBER,
     MASKS,
     NUMBER_BYTES,
+    blocks_of,
     picks,
     picks_of_batch,
 )
@@ -122,7 +123,6 @@ class BlockedLayers:
                 for layout, column in zip(self.layouts, columns, strict=False):
                     if layout.bits_per_block == count and region < layout.blocks_per_item:
                         first, size = layout.regions[region]
-                        blocks = words * np.uint64(size) >> np.uint64(32)
-                        packed[:, column + region, 0] = blocks + np.uint64(first)
+                        packed[:, column + region, 0] = blocks_of(words, first, size)
                         packed[:, column + region, 1:] = masks.view("<u4")
         return packed.tobytes()

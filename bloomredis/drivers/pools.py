@@ -11,6 +11,7 @@ open and nothing can be read from it.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -119,7 +120,7 @@ class _Inside:
         self.pool = client.connection_pool
         errors = sys.modules[_HOMES[_home(client)][2]]
         self.refusal: type[Exception] = errors.ResponseError
-        self._closed = (errors.ConnectionError, AttributeError, ValueError)
+        self._closed = (errors.ConnectionError, AttributeError, TypeError, ValueError)
         self._kind = type(client)
         self._execute = type(client).execute_command
         self._state = vars(client)
@@ -255,12 +256,12 @@ class AsyncInside(_Inside):
             reply = await exchange(connection, what)
             is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
             free, used = self.pool._available_connections, self.pool._in_use_connections
-            if is_renewed or connection not in used or self._is_locked():
-                await self.pool.release(connection)
+            back, connection = connection, None  # an error of the pool's is not one of the call's
+            if is_renewed or back not in used or self._is_locked():
+                await asyncio.shield(self.pool.release(back))
             else:
-                back = connection
-                free[len(free) :], connection = (back,), None
                 used.remove(back)
+                free.append(back)
         except BaseException as error:
             if connection is None:
                 raise

@@ -86,13 +86,13 @@ class Coalescer:
 
     async def alone(self, asked: Asked, call: Coroutine[Any, Any, T]) -> T:
         """Make a call when `join` has found nobody under way."""
-        own = set(items_of(asked))
-        self._under_way.append(own)
+        own, under_way = set(items_of(asked)), self._under_way
+        under_way.append(own)
         try:
             return await call
         finally:
-            self._under_way.remove(own)
-            if self._asked:
+            under_way.remove(own)
+            if under_way is self._under_way and self._asked:  # else this loop was closed
                 self._schedule()
 
     async def _run_batch(self, calls: Sequence[Waiting], asked: Sequence[Asked], own: set[Any]) -> None:
@@ -100,22 +100,24 @@ class Coalescer:
             "the task that sent this call with others was ended; "
             "a second call on the same object answers as this one would have"
         )
-        items = gathered(asked)
+        items, under_way = gathered(asked), self._under_way
         try:
             answers = await self._send(items, items)
         except Exception as error:
             answers = error
         finally:  # also where something else is raised
-            _deliver(calls, asked, answers)
-            self._under_way.remove(own)
-            self._schedule()  # those who are woken now come back before the next departure
+            under_way.remove(own)
+            if not calls[0].get_loop().is_closed():
+                _deliver(calls, asked, answers)
+                self._schedule()  # those who are woken now come back before the next departure
 
     def _schedule(self) -> None:
         # The next batch is left to the end of the loop's turn, so that all tasks that are being woken up
         # now join it.
-        if not self._scheduled and len(self._under_way) < MOST_UNDER_WAY:
+        loop = self._loop
+        if loop and not (self._scheduled or len(self._under_way) >= MOST_UNDER_WAY or loop.is_closed()):
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._dispatch)
+            loop.call_soon(self._dispatch)
 
     def _dispatch(self) -> None:
         self._scheduled = False
@@ -150,6 +152,8 @@ def _deliver(calls: Sequence[Waiting], asked: Sequence[Asked], answers: list[boo
 
 def abandon(call: Waiting, asked: Asked) -> None:
     """Nobody waits for a call any more: its answers are kept, whether they are here or come later."""
+    if call.get_loop().is_closed():
+        return
     if not call.cancel() and not call.cancelled():
         _, answers, start = call.result()
         keep(answers, start, len(items_of(asked)))

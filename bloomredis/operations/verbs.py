@@ -63,10 +63,13 @@ class Codec:
         return encoding.in_rows(self.encode_for_batch, items)
 
     def encode_for_batch(self, item: Any) -> str | bytes:
-        """Encode one item; bytes and ASCII str pass through."""
-        if self.is_plain and (type(item) is bytes or (type(item) is str and item.isascii())):
+        """Encode one item, so that equal items are equal: as str if they are ASCII, else as bytes."""
+        if not self.is_plain:
+            return self.encode(item)
+        if type(item) is str and item.isascii():
             return item
-        return self.encode(item)
+        encoded = item if type(item) is bytes else self.encode(item)
+        return encoded.decode() if encoded.isascii() else encoded
 
 
 class Verbs(ABC):

@@ -1,7 +1,8 @@
-"""Threads whose calls share round trips."""
+"""Threads and tasks whose calls share round trips."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
@@ -11,6 +12,7 @@ import redis
 import redis.asyncio
 
 from bloomredis import BloomFilter, FilterLostError
+from bloomredis.drivers import tasks
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
 
@@ -112,3 +114,42 @@ def test_ctrl_c_in_one_thread_leaves_no_other_waiting(any_server: Server) -> Non
         check=False,
     )
     assert done.stdout == "all ended\n", done.stderr
+
+
+@pytest.mark.parametrize("pair", [("a", b"a"), (b"5", 5), ("5", 5), ("\xe9", "\xe9".encode())], ids=str)
+def test_equal_items_of_other_types_are_equal(pair: tuple[Any, Any]) -> None:
+    """Calls with equal items never share the time under way, so their order is that of their answers."""
+    codec = make(redis.Redis())._operations.codec
+    first, second = map(codec.encode_for_batch, pair)
+    assert (type(first), first) == (type(second), second)
+
+
+def test_a_call_of_a_loop_that_was_closed_ends_later() -> None:
+    """What it leaves is not taken for an equal call of the loop that came after."""
+
+    async def nobody(*_: Any) -> list[bool]:
+        raise AssertionError
+
+    async def begun(over: asyncio.Future[bool]) -> Any:
+        assert shared.join("x") is None
+        call = shared.alone("x", asyncio.wait_for(over, None))
+        call.send(None)
+        return call
+
+    async def work() -> bool:
+        over = asyncio.get_running_loop().create_future()
+        assert shared.join("x") is None
+        call = asyncio.ensure_future(shared.alone("x", asyncio.wait_for(over, None)))
+        await asyncio.sleep(0)
+        left.close()
+        assert shared.is_under_way("x")
+        over.set_result(True)
+        done: bool = await call
+        return done
+
+    shared = tasks.Coalescer("seen", nobody)
+    old = asyncio.new_event_loop()
+    left = old.run_until_complete(begun(old.create_future()))
+    old.close()
+    assert asyncio.run(work())
+    assert not shared.is_under_way("x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 import json
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import fakeredis
 import pytest
@@ -50,9 +52,11 @@ FACTS = {
 }
 """What `tests.support.kept_calls` has to see with every version of the clients."""
 
+SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
+
 
 def make(client: Any, **options: Any) -> BloomFilter:
-    return BloomFilter(client, "kept", capacity=10_000, error_rate=1e-9, **options)
+    return BloomFilter(client, "kept", **SIZE, **options)
 
 
 def connections(client: redis.Redis) -> int:
@@ -480,6 +484,49 @@ def test_an_alarm_is_not_taken_for_a_closed_connection(own: redis.Redis) -> None
             assert len(lines) <= number
             break
     assert number > 5
+
+
+@pytest.mark.parametrize("error", [TypeError, AttributeError, ConnectionResetError(104, "reset")])
+def test_a_connection_that_another_thread_closes(
+    own: redis.Redis, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Looking at a socket that is gone by then means that the client opens it again."""
+    f = make(own)
+    f.add("warm")
+    (connection,) = own.connection_pool._available_connections
+    with monkeypatch.context() as patch:
+        patch.setattr(connection._parser, "can_read", Mock(side_effect=error))
+        assert f._link.take() is None
+    assert (f.add("a"), own.connection_pool._in_use_connections) == (True, set())
+
+
+@pytest.mark.parametrize("ending", [ConnectionError, asyncio.CancelledError])
+def test_a_pool_that_fails_to_take_a_connection_back(
+    any_server: Server, monkeypatch: pytest.MonkeyPatch, ending: type[BaseException]
+) -> None:
+    """The error of the pool, or a cancellation, is what the caller gets; it is given back once."""
+
+    async def check() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "kept", **SIZE)
+            await f.add("warm")
+            (connection,) = client.connection_pool._available_connections
+            connection._should_reconnect = True
+            release, calls = client.connection_pool.release, []
+
+            async def fail(given: Any) -> None:
+                calls.append(given)
+                await release(given)
+                raise ending
+
+            with monkeypatch.context() as patch:
+                patch.setattr(client.connection_pool, "release", fail)
+                with pytest.raises((ending, OutcomeUnknownError)):
+                    await f.add("a")
+            assert calls == [connection]
+            assert await f.add("a")
+
+    asyncio.run(check())
 
 
 def _raising(error: type[BaseException]) -> Callable[..., Any]:
