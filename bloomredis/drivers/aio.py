@@ -32,6 +32,20 @@ AsyncClients = AsyncClient | Sequence[AsyncClient]
 """A client, or one of each of several servers."""
 
 
+async def heeded(call: Awaitable[T]) -> T:
+    """Await a call of a client; a cancellation that was lost in it is raised.
+
+    Up to Python 3.11 `asyncio.wait_for`, with which redis-py sends, may return its result in place of that.
+    The answer would then be that of a call that its caller has given up.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    result = await call
+    if task and task.cancelling() > before:
+        raise asyncio.CancelledError
+    return result
+
+
 async def drive(
     client: AsyncClient,
     operation: Generator[Any, Any, T],
@@ -45,7 +59,7 @@ async def drive(
             if meter is not None:
                 meter.send(client, step)
             try:
-                reply = await execute(client, step)
+                reply = await heeded(execute(client, step))
             except Exception as error:
                 if meter is not None:
                     meter.fail(error)
@@ -103,7 +117,7 @@ class Batches:
 
     async def _run(self, call: Any) -> list[bool]:
         try:
-            reply = await self._client.execute_command(*call.command, NEVER_DECODE=True)
+            reply = await heeded(self._client.execute_command(*call.command, NEVER_DECODE=True))
         except BaseException as error:  # interrupted or not
             return await resume(self._client, call.operation(), error)
         answers: list[bool] | None = call.answers(reply)

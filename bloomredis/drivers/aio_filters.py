@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
-from bloomredis.drivers.aio import AsyncClient, Batches, drive, note_prepared, resume
+from bloomredis.drivers.aio import AsyncClient, Batches, drive, heeded, note_prepared, resume
 from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import Bound, documented_as
@@ -107,7 +107,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
         if call is None:
             return await self._run(self._operations.add(item))
         try:
-            reply = await self._send(call)
+            reply = await heeded(self._send(call))
         except BaseException as error:  # cancelled or not
             return await resume(self._link, call.operation(), error)
         if reply != 1:  # it may be late
@@ -145,7 +145,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
         if call is None:
             return await self._run(self._operations.contains(item))
         try:
-            reply = await self._send(call)
+            reply = await heeded(self._send(call))
         except BaseException as error:
             return await resume(self._link, call.operation(), error)
         known = call.answer(reply)

@@ -325,3 +325,40 @@ def test_a_sync_client_is_refused() -> None:
     """The message says which class takes it."""
     with pytest.raises(TypeError, match=r"bloomredis\.BloomFilter"):
         BloomFilter(redis.Redis(), "f")  # type: ignore[arg-type]  # the point
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_cancellation_that_the_client_loses(
+    any_server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    many: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """As `asyncio.wait_for` of Python 3.11 may, with which redis-py sends: no answer is lost with it."""
+
+    async def check() -> tuple[bool, bool]:
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
+            f = BloomFilter(client, "seen", capacity=1000, error_rate=1e-9, keep_connection=False)
+            await f.add("warm")
+            execute: Any = client.execute_command
+            sent = asyncio.Event()
+
+            async def losing(*args: Any, **options: Any) -> Any:
+                call = asyncio.ensure_future(execute(*args, **options))
+                sent.set()
+                try:
+                    return await asyncio.shield(call)
+                except asyncio.CancelledError:
+                    return await call
+
+            with monkeypatch.context() as patch:
+                patch.setattr(client, "execute_command", losing)
+                adding: asyncio.Future[Any] = asyncio.ensure_future(
+                    f.add_many(["a", "b"]) if many else f.add("a")
+                )
+                await sent.wait()
+                adding.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await adding
+            return await f.add("a"), await f.add("a")
+
+    assert asyncio.run(check()) == (True, False)
