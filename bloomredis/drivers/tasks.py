@@ -152,8 +152,9 @@ def _deliver(calls: Sequence[Waiting], asked: Sequence[Asked], answers: list[boo
 
 def abandon(call: Waiting, asked: Asked) -> None:
     """Nobody waits for a call any more: its answers are kept, whether they are here or come later."""
-    if call.get_loop().is_closed():
-        return
-    if not call.cancel() and not call.cancelled():
+    if not call.done():
+        if not call.get_loop().is_closed():
+            call.cancel()
+    elif not call.cancelled():
         _, answers, start = call.result()
         keep(answers, start, len(items_of(asked)))

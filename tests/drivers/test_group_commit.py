@@ -11,6 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 
+import bloomredis.asyncio
 from bloomredis import BloomFilter, FilterLostError
 from bloomredis.drivers import tasks
 from tests.support.racing import race_threads, winners
@@ -153,3 +154,31 @@ def test_a_call_of_a_loop_that_was_closed_ends_later() -> None:
     old.close()
     assert asyncio.run(work())
     assert not shared.is_under_way("x")
+
+
+def test_an_answer_that_a_closed_loop_left_is_kept(any_server: Server) -> None:
+    """The task that it was for had not run again when its loop was closed."""
+    client = redis.asyncio.Redis(unix_socket_path=any_server.socket)
+    f = bloomredis.asyncio.BloomFilter(client, "seen", capacity=1000, error_rate=1e-9)
+    shared = f._adds
+
+    async def leave() -> Any:
+        await f.add("warm")
+        shared._under_way.append({"another"})
+        call = f.add("a")
+        future = call.send(None)
+        shared._under_way.clear()
+        await asyncio.wait([future])
+        await client.aclose()
+        return call
+
+    old = asyncio.new_event_loop()
+    left = old.run_until_complete(leave())
+    old.close()
+    left.close()
+
+    async def ask() -> list[bool]:
+        async with client:
+            return [await f.add("a"), await f.add("a")]
+
+    assert asyncio.run(ask()) == [True, False]
