@@ -74,13 +74,17 @@ class Told:
         raise error
 
 
+CONNECTING = 120.0
+"""Seconds in which every worker is expected to have a client."""
+
 _progress: Any = None  # in the processes of the workers: answers so far, of all
 _limit: Any = None  # answers that may be given before the next mischief begins
+_connected: Any = None  # a barrier: a client that begins cannot do without the node that will be killed
 
 
-def _begin(progress: Any, limit: Any) -> None:
-    global _progress, _limit
-    _progress, _limit = progress, limit
+def _begin(progress: Any, limit: Any, connected: Any) -> None:
+    global _progress, _limit, _connected
+    _progress, _limit, _connected = progress, limit, connected
 
 
 def item_of(number: int) -> str:
@@ -95,6 +99,7 @@ def _work(make: Make, at: dict[str, Any], *, items: int, batch: int, seed: int, 
         asyncio.run(_in_tasks(make, at, order, told))
     else:
         with redis.RedisCluster(**at) as client:
+            _connected.wait(CONNECTING)
             f = make(bloomredis, client)
             if way == "one_by_one":
                 _one_by_one(f, order, told)
@@ -143,6 +148,7 @@ async def _in_tasks(make: Make, at: dict[str, Any], order: Sequence[int], told: 
                     token = told.met(error) or token
 
     async with redis.asyncio.RedisCluster(**at) as client:
+        _connected.wait(CONNECTING)
         f = make(bloomredis.asyncio, client)
         await asyncio.gather(*(work(order[task::TASKS]) for task in range(TASKS)))
 
@@ -196,28 +202,33 @@ def storm(
         return int((mischief[-1][0] + 0.1) * total) if mischief else total
 
     allowed = SPAWN.Value("q", limit())
-    with ProcessPoolExecutor(len(ways), SPAWN, _begin, (progress, allowed)) as pool:
+    connected = SPAWN.Barrier(len(ways))
+    with ProcessPoolExecutor(len(ways), SPAWN, _begin, (progress, allowed, connected)) as pool:
         work = [
             pool.submit(_work, make, nodes.at, items=items, batch=batch, seed=seed, way=way)
             for seed, way in enumerate(ways)
         ]
+
+        def goes_on(before: int) -> bool:
+            return progress.value > min(before, allowed.value) or all(worker.done() for worker in work)
+
         slots = itertools.cycle(keys)
-        while not all(worker.done() for worker in work):
-            _raise_what_stopped(work)
-            if mischief and progress.value >= mischief[-1][0] * total:
-                _, what, do = mischief.pop()
-                allowed.value = limit()
-                do(nodes.primary_of(keys[0]))
-                done[what] += 1
-            before = progress.value
-            key = next(slots)
-            others = [node for node in nodes.primaries() if node is not nodes.primary_of(key)]
-            nodes.migrate(key, random.choice(others))
-            done["migration"] += 1
-            wait_until(
-                "there are new answers",
-                lambda: progress.value > min(before, allowed.value) or all(worker.done() for worker in work),  # noqa: B023 - at once
-            )
+        try:
+            while not all(worker.done() for worker in work):
+                _raise_what_stopped(work)
+                if mischief and progress.value >= mischief[-1][0] * total:
+                    _, what, do = mischief.pop()
+                    allowed.value = limit()
+                    do(nodes.primary_of(keys[0]))
+                    done[what] += 1
+                before = progress.value
+                key = next(slots)
+                others = [node for node in nodes.primaries() if node is not nodes.primary_of(key)]
+                nodes.migrate(key, random.choice(others))
+                done["migration"] += 1
+                wait_until("there are new answers", partial(goes_on, before))
+        finally:
+            allowed.value = total  # whatever stopped one of them, the others end
         told = [worker.result() for worker in work]
     news = Counter(number for each in told for number in each.new)
     misled = {number: news[number] for number in range(items) if news[number] != 1}
