@@ -558,7 +558,7 @@ def test_an_exception_between_the_replies_of_a_pipeline(
 def test_a_script_that_uses_the_client_meanwhile(own: redis.Redis, any_server: Server) -> None:
     """A call within a call, as by a signal handler, has a connection of its own."""
     with proxied(any_server.socket) as proxy:
-        f = make(proxy.client())
+        f = make(proxy.client(socket_timeout=60))
         f.add("warm")
         inner: list[bool] = []
 
