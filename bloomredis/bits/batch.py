@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bloomredis.bits.block_hashing import MASKS, NUMBER_BYTES
+from bloomredis.bits.block_hashing import NUMBER_BYTES, masks_at
 
 Bytes = NDArray[np.uint8]
 
@@ -161,12 +161,11 @@ class BlockBits(BatchBits):
     def packed(self) -> bytes:
         """Return each item's blocks: the number as little-endian u32, then the mask."""
         regions, items = self.blocks.shape
-        of_bits, entry_bytes = MASKS[self.block_bits], NUMBER_BYTES + self.block_bits // 8
+        entry_bytes = NUMBER_BYTES + self.block_bits // 8
         packed = np.empty((items, regions, entry_bytes // 4), dtype="<u4")
         packed[:, :, 0] = self.blocks.T
         for i, positions in enumerate(self.positions):
-            masks = np.bitwise_or.reduce(of_bits.take(positions, axis=0), axis=0)
-            packed[:, i, 1:] = masks.view("<u4")
+            packed[:, i, 1:] = masks_at(positions, self.block_bits).view("<u4")
         return packed.tobytes()
 
 

@@ -119,10 +119,15 @@ def blocks_of(words: NDArray[np.uint32], first: int, size: int) -> NDArray[np.ui
     return blocks
 
 
+def masks_at(positions: NDArray[np.uint8], block_bits: int) -> NDArray[np.uint64]:
+    """Return the mask of each column of positions, or of bytes that draw them, as a row of words."""
+    found: NDArray[np.uint64] = np.bitwise_or.reduce(MASKS[block_bits].take(positions, axis=0), axis=0)
+    return found
+
+
 def _masks_of_batch(drawn: NDArray[np.uint8], block_bits: int) -> NDArray[np.uint64]:
     """Return the mask of each row of bytes as words."""
-    of_bits, bits = MASKS[block_bits], drawn.shape[1]
-    found: NDArray[np.uint64] = np.bitwise_or.reduce(of_bits.take(drawn.T, axis=0), axis=0)
+    bits, found = drawn.shape[1], masks_at(drawn.T, block_bits)
     clashing = (_bit_counts(found).dot(np.ones(found.shape[1], np.uint8)) != bits).nonzero()[0]
     if clashing.size <= MOST_MOVED_SINGLY:
         together = drawn[clashing].tobytes()
@@ -132,7 +137,7 @@ def _masks_of_batch(drawn: NDArray[np.uint8], block_bits: int) -> NDArray[np.uin
     else:
         positions = drawn[clashing].T & np.uint8(block_bits - 1)
         _move_batch(positions, block_bits)
-        found[clashing] = np.bitwise_or.reduce(of_bits.take(positions, axis=0), axis=0)
+        found[clashing] = masks_at(positions, block_bits)
     return found
 
 

@@ -113,7 +113,8 @@ class Blocked:
         digest, mask = hash_bytes(item), 0
         several, values, end, num_blocks, size, pack = self._of_one
         if several:
-            return b"".join([pack(block, mask.to_bytes(size, "big")) for block, mask in self.masks(item)])
+            found = masks(digest, self.regions, self.bits_per_block, self.block_bits)
+            return b"".join([pack(block, mask.to_bytes(size, "big")) for block, mask in found])
         # The same for the usual one block: every add and contains passes here.
         for drawn in digest[4:end]:
             mask |= values[drawn]

@@ -95,12 +95,14 @@ class Coalescer:
             if under_way is self._under_way and self._asked:  # else this loop was closed
                 self._schedule()
 
-    async def _run_batch(self, calls: Sequence[Waiting], asked: Sequence[Asked], own: set[Any]) -> None:
+    async def _run_batch(
+        self, calls: Sequence[Waiting], asked: Sequence[Asked], items: Encoded, own: set[str | bytes]
+    ) -> None:
         answers: list[bool] | Exception = OutcomeUnknownError(
             "the task that sent this call with others was ended; "
             "a second call on the same object answers as this one would have"
         )
-        items, under_way = gathered(asked), self._under_way
+        under_way = self._under_way
         try:
             answers = await self._send(items, items)
         except Exception as error:
@@ -135,9 +137,10 @@ class Coalescer:
                 waiting = [not call.done() for call in calls]
                 calls, asked = list(compress(calls, waiting)), list(compress(asked, waiting))
             if calls:
-                own = set(gathered(asked))
+                items = gathered(asked)
+                own = set(items)
                 self._under_way.append(own)
-                task = asyncio.get_running_loop().create_task(self._run_batch(calls, asked, own))
+                task = asyncio.get_running_loop().create_task(self._run_batch(calls, asked, items, own))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
