@@ -96,6 +96,8 @@ class Blocked:
 
     def masks(self, item: bytes) -> list[tuple[int, int]]:
         """Return each block of an encoded item, and the mask of the item's bits in it."""
+        if self._has_one_block:
+            return [self._mask(item)]
         return masks(hash_bytes(item), self.regions, self.bits_per_block, self.block_bits)
 
     def hashed(self, items: Sequence[str | bytes]) -> BlockBits:
@@ -110,24 +112,34 @@ class Blocked:
 
     def pack_one(self, item: bytes) -> bytes:
         """Return one encoded item's blocks: each its number as little-endian u32, then the mask."""
+        size, pack = self.block_bytes, self._entry
+        if self._has_one_block:
+            block, mask = self._mask(item)
+            return pack(block, mask.to_bytes(size, "big"))
+        return b"".join([pack(block, mask.to_bytes(size, "big")) for block, mask in self.masks(item)])
+
+    def _mask(self, item: bytes) -> tuple[int, int]:
+        """Return an item's only block and the mask: `masks` for the usual case, which every call passes."""
         digest, mask = hash_bytes(item), 0
-        several, values, end, num_blocks, size, pack = self._of_one
-        if several:
-            found = masks(digest, self.regions, self.bits_per_block, self.block_bits)
-            return b"".join([pack(block, mask.to_bytes(size, "big")) for block, mask in found])
-        # The same for the usual one block: every add and contains passes here.
+        values, end, num_blocks = self._of_one
         for drawn in digest[4:end]:
             mask |= values[drawn]
         if mask.bit_count() != end - 4:
             mask = moved_mask(digest[4:end], self.block_bits)
-        return pack(BLOCK_NUMBER.unpack_from(digest)[0] * num_blocks >> 32, mask.to_bytes(size, "big"))
+        return BLOCK_NUMBER.unpack_from(digest)[0] * num_blocks >> 32, mask
 
     @derived
-    def _of_one(self) -> tuple[bool, Sequence[int], int, int, int, Callable[[int, bytes], bytes]]:
-        """Everything that `pack_one` reads, which would be nine attributes."""
-        values, pack = BIT_VALUES[self.block_bits], ENTRIES[self.block_bits].pack
-        several, end = self.blocks_per_item > 1, 4 + self.bits_per_block
-        return several, values, end, self.num_blocks, self.block_bytes, pack
+    def _has_one_block(self) -> bool:
+        return self.blocks_per_item == 1
+
+    @derived
+    def _entry(self) -> Callable[[int, bytes], bytes]:
+        return ENTRIES[self.block_bits].pack
+
+    @derived
+    def _of_one(self) -> tuple[Sequence[int], int, int]:
+        """Everything that `_mask` reads, which would be several attributes."""
+        return BIT_VALUES[self.block_bits], 4 + self.bits_per_block, self.num_blocks
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the blocks of encoded items, item after item."""

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from bloomredis.bits.batch import Encoded
-from bloomredis.drivers.kept import AsyncKept, pipelined
+from bloomredis.drivers.kept import send
 from bloomredis.protocol import cluster, steps
 from bloomredis.protocol.metering import of_task
 
@@ -158,11 +158,7 @@ async def _send(client: AsyncClient, step: Any) -> Any:
         step = step.command
     elif isinstance(step, steps.AtMostOnce):
         step = step.step
-    if isinstance(step, tuple):
-        return await client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
-    if isinstance(client, AsyncKept):
-        return await client.execute_commands(step)
-    return await pipelined(client, step)
+    return await send(client, step)
 
 
 async def _at_once(calls: Sequence[Awaitable[Any]]) -> list[Any]:

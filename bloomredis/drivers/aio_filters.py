@@ -22,7 +22,7 @@ from bloomredis.drivers.claiming import AsyncClaimer
 from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
-from bloomredis.drivers.kept import sender
+from bloomredis.drivers.kept import sender, sends_bytes
 from bloomredis.drivers.tasks import Coalescer, abandon
 from bloomredis.errors import BatchInterruptedError, BloomError
 from bloomredis.operations.info import FilterInfo
@@ -48,7 +48,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
         self._send = sender(client)
         self._coalesce = operations.options.coalesce is not False
         straight = operations.servers == 1 and not is_cluster(type(self._client))
-        self._usual = usual(operations) if straight else None
+        self._usual = usual(operations, reads=sends_bytes(client)) if straight else None
         batches = Batches(client, operations, self._usual)
         self._adds = Coalescer(self.name, batches.add)
         self._tests = Coalescer(self.name, batches.test)

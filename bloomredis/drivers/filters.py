@@ -16,7 +16,7 @@ from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
-from bloomredis.drivers.kept import sender
+from bloomredis.drivers.kept import sender, sends_bytes
 from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.sync import Batches, SyncClient, drive, resume
 from bloomredis.drivers.threads import Coalescer
@@ -49,7 +49,7 @@ class Filter(Claimer[I], Portable[I]):
         self._send = sender(client)
         self._coalesce = operations.options.coalesce is True
         straight = operations.servers == 1 and not is_cluster(type(self._client))
-        common = usual(operations) if straight else None
+        common = usual(operations, reads=sends_bytes(client)) if straight else None
         batches = Batches(client, operations, common)
         self._usual = None if self._coalesce else common
         self._adds = Coalescer(client, batches.add)

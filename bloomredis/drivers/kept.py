@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from bloomredis.drivers.pools import DIRECT, NONE_FREE, AsyncInside, Inside, is_asyncio, why_not
 from bloomredis.protocol.steps import Command
@@ -36,15 +36,24 @@ def linked(client: Any, keep: bool | None) -> Any:  # noqa: FBT001 - the option 
     return client
 
 
+def sends_bytes(link: Any) -> bool:
+    """Return whether the prepared calls over a link are sent as bytes, of one command or several."""
+    return isinstance(link, Kept | AsyncKept) and not link.has_packer
+
+
 def sender(link: Any) -> Callable[[Any], Any]:
     """Return what sends a prepared call over a link, and returns or awaits its reply."""
-    if isinstance(link, Kept | AsyncKept) and not link.has_packer:
-        return link.call
+    if sends_bytes(link):
+        return cast("Callable[[Any], Any]", link.call)
 
-    def send(call: Any) -> Any:
-        return link.execute_command(*call.command, NEVER_DECODE=True)
+    return lambda call: send(link, call.command)
 
-    return send
+
+def send(link: Any, step: Any) -> Any:
+    """Send a command, or several together; return or await the reply, or the reply or error of each."""
+    if not isinstance(step, list):
+        return link.execute_command(*step, NEVER_DECODE=True)  # bits are no text
+    return link.execute_commands(step) if isinstance(link, Kept | AsyncKept) else pipelined(link, step)
 
 
 def pipelined(client: Any, commands: Sequence[Command]) -> Any:
@@ -68,9 +77,7 @@ class Kept(Inside):
     def call(self, call: Any) -> Any:
         """Send the command of a prepared call and return its reply."""
         reply = self.use(self._exchange_prepared, call, self._after)
-        if reply is NONE_FREE:
-            return self.client.execute_command(*call.command, NEVER_DECODE=True)
-        return reply
+        return send(self.client, call.command) if reply is NONE_FREE else reply
 
     def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
@@ -94,12 +101,17 @@ class Kept(Inside):
 
     def _exchange_prepared(self, connection: Any, call: Any) -> Any:
         connection.send_packed_command(call.wire())
+        if call.replies > 1:
+            return self._replies(connection, call.replies)
         return connection.read_response(disable_decoding=True)
 
     def _exchange_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
         connection.send_packed_command(self.all_packed(connection, commands))
+        return self._replies(connection, len(commands))
+
+    def _replies(self, connection: Any, count: int) -> list[Any]:
         replies: list[Any] = []
-        for _ in commands:
+        for _ in range(count):
             try:
                 replies.append(connection.read_response(disable_decoding=True))
             except self.refusal as error:
@@ -155,9 +167,7 @@ class AsyncKept(AsyncInside):
     async def call(self, call: Any) -> Any:
         """Send the command of a prepared call and return its reply."""
         reply = await self.use(self._exchange_prepared, call, self._after)
-        if reply is NONE_FREE:
-            return await self.client.execute_command(*call.command, NEVER_DECODE=True)
-        return reply
+        return await send(self.client, call.command) if reply is NONE_FREE else reply
 
     async def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
@@ -181,12 +191,17 @@ class AsyncKept(AsyncInside):
 
     async def _exchange_prepared(self, connection: Any, call: Any) -> Any:
         await self.send(connection, call.wire())
+        if call.replies > 1:
+            return await self._replies(connection, call.replies)
         return await connection.read_response(disable_decoding=True)
 
     async def _exchange_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
         await self.send(connection, self.all_packed(connection, commands))
+        return await self._replies(connection, len(commands))
+
+    async def _replies(self, connection: Any, count: int) -> list[Any]:
         replies: list[Any] = []
-        for _ in commands:
+        for _ in range(count):
             try:
                 replies.append(await connection.read_response(disable_decoding=True))
             except self.refusal as error:

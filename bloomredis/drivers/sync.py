@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from bloomredis.bits.batch import Encoded
-from bloomredis.drivers.kept import Kept, pipelined
+from bloomredis.drivers.kept import send
 from bloomredis.protocol import cluster, steps
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.metering import of_thread
@@ -140,11 +140,7 @@ def _send(client: SyncClient, step: Any) -> Any:
         step = step.command
     elif isinstance(step, steps.AtMostOnce):
         step = step.step
-    if isinstance(step, tuple):
-        return client.execute_command(*step, NEVER_DECODE=True)  # bits are no text
-    if isinstance(client, Kept):
-        return client.execute_commands(step)
-    return pipelined(client, step)
+    return send(client, step)
 
 
 def _at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:

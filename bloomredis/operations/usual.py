@@ -9,16 +9,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from bloomredis.bits.batch import Encoded
+from bloomredis.bits.blocked import Blocked
 from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.membership import ADD, CONTAINS
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.operations.usual_batches import UsualBatch, UsualTests
+from bloomredis.operations.usual_calls import (
+    Known,
+    UsualAdd,
+    UsualModuleTest,
+    UsualReading,
+    UsualTest,
+    read_identity,
+)
 from bloomredis.protocol.receipts import Lane
-from bloomredis.protocol.steps import Command, Op
+from bloomredis.protocol.steps import Command
 from bloomredis.protocol.wire import beginning, parts
 from bloomredis.stored.base import UNBOUNDED
 from bloomredis.stored.handle import IN_BLOCKS, LAYERED, WHOLE, Handle
@@ -38,90 +47,12 @@ def _plain(item: Any) -> bytes | None:
     return item if kind is bytes else None
 
 
-class Known(NamedTuple):
-    """A handle, and what is the same in the commands of all items, as it is sent."""
-
-    handle: Handle
-    add: bytes  # up to the lane's key
-    behind_lane: bytes  # up to the item
-    test: bytes  # up to the item
-    behind_item: bytes
-
-
-class UsualAdd(NamedTuple):
-    """A prepared add, and the state of the operation that may have to take over."""
-
-    lane: Lane
-    usual: Usual
-    known: Known
-    packed: bytes
-    encoded: bytes
-    sent: float
-
-    @property
-    def command(self) -> Command:
-        """The command."""
-        return self.usual.command_of_add(self.known.handle, self.lane, self.packed)
-
-    def wire(self) -> list[bytes]:
-        """Return the command as it is sent, in one piece."""
-        lane, _, known, packed, _, _ = self
-        call = lane.call
-        return [
-            b"%b%b%b$%d\r\n%b\r\n$%d\r\n%b\r\n"
-            % (
-                *(known.add, lane.wire, known.behind_lane),
-                *(len(packed), packed, len(call), call.encode()),
-            )
-        ]
-
-    def operation(self) -> Op[bool]:
-        """Return the operation whose first step is the command, which is sent now."""
-        membership = self.usual.filter.membership
-        return membership.add_sent(self.lane, self.known.handle, self.packed, self.encoded, self.sent)
-
-
-class UsualTest(NamedTuple):
-    """A prepared test, and what the operation that may have to take over needs."""
-
-    usual: Usual
-    known: Known
-    packed: bytes
-    encoded: bytes
-
-    @property
-    def command(self) -> Command:
-        """The command."""
-        return self.usual.command_of_test(self.known.handle, self.packed)
-
-    def wire(self) -> list[bytes]:
-        """Return the command as it is sent, in one piece."""
-        _, known, packed, _ = self
-        return [b"%b$%d\r\n%b\r\n%b" % (known.test, len(packed), packed, known.behind_item)]
-
-    def operation(self) -> Op[bool]:
-        """Return the operation whose first step is the command."""
-        return self.usual.filter.membership.test_sent(self.known.handle, self.encoded)
-
-    def answer(self, reply: Any) -> bool | None:
-        """Return the answer in a reply; None if the operation has to find it."""
-        return bool(reply == 1)
-
-
-class UsualModuleTest(UsualTest):
-    """A prepared test of an item and of the markers of a filter of the server's module."""
-
-    def answer(self, reply: Any) -> bool | None:
-        """Return the answer in a reply; None where a marker is missing."""
-        there = reply[0] == 1
-        return there if reply.count(True) == len(reply) - (not there) else None
-
-
 class Usual:
     """The common calls of one filter object over one server."""
 
-    def __init__(self, operations: FilterOperations) -> None:
+    def __init__(self, operations: FilterOperations, *, reads: bool) -> None:
         self.filter = operations
+        self._reads = reads
         self.stored = operations.stored
         self._ledger = operations.ledger
         self._lanes = operations.lanes
@@ -131,7 +62,6 @@ class Usual:
             for verb in (ADD, CONTAINS)
         )
         self._of_module = isinstance(self.stored, StoredModule)
-        self._test: type[UsualTest] = UsualModuleTest if self._of_module else UsualTest
         self._known: Known | None = None
 
     def add(self, item: Any) -> UsualAdd | None:
@@ -189,14 +119,18 @@ class Usual:
 
     def contains(self, item: Any) -> UsualTest | None:
         """Prepare a test; None if it is no common one."""
-        encoded, handle = _plain(item), self.stored.handle
-        if encoded is None or handle is None:
+        encoded = _plain(item)
+        return None if encoded is None else self.test_encoded(encoded)
+
+    def test_encoded(self, item: bytes) -> UsualTest | None:
+        """Prepare a test of an item that has been encoded."""
+        handle = self.stored.handle
+        if handle is None:
             return None
-        packed = encoded if self._of_module else handle.layout.pack_one(encoded)
         known = self._known
         if known is None or known.handle is not handle:
             known = self._know(handle)
-        return tuple.__new__(self._test, (self, known, packed, encoded))
+        return tuple.__new__(known.of_test, (self, known, known.pack(item), item))
 
     def command_of_add(self, handle: Handle, lane: Lane, packed: bytes) -> Command:
         """Return the command that adds packed items by the last call of a lane."""
@@ -213,38 +147,51 @@ class Usual:
 
     def _know(self, handle: Handle) -> Known:
         add = self.command_of_add(handle, Lane("", b"", []), b"")
-        test = self.command_of_test(handle, b"")
-        at = 2 if self._of_module else len(test) - 1  # of the item
         self._known = known = Known(
-            handle,
-            beginning(add[:4], more=len(add) - 4),
-            parts(add[5:-2]),
-            beginning(test[:at], more=len(test) - at),
-            parts(test[at + 1 :]),
+            handle, beginning(add[:4], more=len(add) - 4), parts(add[5:-2]), *self._know_test(handle)
         )
         return known
+
+    def _know_test(self, handle: Handle) -> tuple[Any, ...]:
+        layout = handle.layout
+        if self._reads and isinstance(layout, Blocked) and handle.version == IN_BLOCKS:
+            bounds = beginning(("GETRANGE", handle.key), more=2)
+            identity = beginning(read_identity(handle.key), more=0)
+            return bounds, identity, UsualReading, layout.masks, layout.block_bytes
+        test = self.command_of_test(handle, b"")
+        at = 2 if self._of_module else len(test) - 1  # of the item
+        kind, pack = (UsualModuleTest, bytes) if self._of_module else (UsualTest, layout.pack_one)
+        return beginning(test[:at], more=len(test) - at), parts(test[at + 1 :]), kind, pack
 
 
 class UsualSharded:
     """The common calls of a sharded filter on one server: those of one item."""
 
-    def __init__(self, operations: ShardedOperations) -> None:
+    def __init__(self, operations: ShardedOperations, *, reads: bool) -> None:
         self._operations = operations
+        self._reads = reads
         self._shards: dict[Any, Usual] = {}
 
     def add(self, item: Any) -> UsualAdd | None:
         """Prepare an add; None if it is no common one."""
         encoded = _plain(item)
-        part = None if encoded is None else self._operations.part_of(encoded)
-        if encoded is None or part is None:
+        usual = None if encoded is None else self._usual_of(encoded)
+        return None if encoded is None or usual is None else usual.add_encoded(encoded)
+
+    def contains(self, item: Any) -> UsualTest | None:
+        """Prepare a test; None if it is no common one."""
+        encoded = _plain(item)
+        usual = None if encoded is None else self._usual_of(encoded)
+        return None if encoded is None or usual is None else usual.test_encoded(encoded)
+
+    def _usual_of(self, item: bytes) -> Usual | None:
+        part = self._operations.part_of(item)
+        if part is None:
             return None
         usual = self._shards.get(part)
         if usual is None:
-            usual = self._shards[part] = Usual(part)
-        return usual.add_encoded(encoded)
-
-    def contains(self, item: Any) -> None:
-        """Prepare nothing."""
+            usual = self._shards[part] = Usual(part, reads=self._reads)
+        return usual
 
     def add_batch(self, items: Encoded, source: Sequence[Any]) -> None:
         """Prepare nothing: the items are in several shards."""
@@ -253,17 +200,20 @@ class UsualSharded:
         """Prepare nothing."""
 
 
-def usual(operations: Any) -> Usual | UsualSharded | None:
-    """Return the common calls of a filter; None if it has none."""
+def usual(operations: Any, *, reads: bool) -> Usual | UsualSharded | None:
+    """Return the common calls of a filter; None if it has none.
+
+    :param reads: several commands cost hardly more than one, so that some tests need no script.
+    """
     options = operations.options
     if not options.retry_safe or options.wait is not None or not operations.codec.is_plain:
         return None
     if isinstance(operations, ShardedOperations):
-        return UsualSharded(operations)
+        return UsualSharded(operations, reads=reads)
     if (
         isinstance(operations, FilterOperations)
         and operations.cache is None
         and not operations.stored.only_read
     ):
-        return Usual(operations)
+        return Usual(operations, reads=reads)
     return None

@@ -420,12 +420,15 @@ def test_a_retry_answers_as_the_first_attempt(own: redis.Redis, any_server: Serv
         assert f.add("a")
 
 
-def test_a_call_that_times_out_leaves_nothing_behind(own: redis.Redis, any_server: Server) -> None:
-    """Its connection is closed: its reply is nobody else's."""
+@pytest.mark.parametrize("fates", [[silent], [passed, silent]], ids=["the first", "the second"])
+def test_a_call_that_times_out_leaves_nothing_behind(
+    own: redis.Redis, any_server: Server, fates: list[Any]
+) -> None:
+    """Its connection is closed: a reply that is missing, or late, is nobody else's."""
     with proxied(any_server.socket) as proxy:
         f = make(proxy.client(socket_timeout=0.2))
         f.add("warm")
-        proxy.plan("contains", silent)
+        proxy.plan("reading", *fates)
         with pytest.raises(ConnectionFailedError):
             f.contains("warm")
         assert (f.contains("nobody"), f.contains("warm")) == (False, True)

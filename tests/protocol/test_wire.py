@@ -14,6 +14,7 @@ from tests.support.servers import Server
 SIZE = {"capacity": 1000, "error_rate": 1e-3}
 FILTERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "blocked": (BloomFilter, SIZE),
+    "two blocks": (BloomFilter, SIZE | {"error_rate": 1e-6}),
     "classic": (BloomFilter, SIZE | {"layout": "classic"}),
     "counting": (CountingBloomFilter, SIZE),
     "layers": (ScalingBloomFilter, SIZE),
@@ -33,4 +34,6 @@ def test_the_bytes_of_prepared_calls(any_server: Server, kind: str, name: str) -
         assert "warm" in filter_
         for item in ("a", "", "é" * 200, b"\x00\r\n$1", "x" * 1000):
             for call in (filter_._usual.add(item), filter_._usual.contains(item)):
-                assert call.wire() == [hiredis.pack_command(call.command)]
+                step = call.command if isinstance(call.command, list) else [call.command]
+                assert call.wire() == [b"".join(map(hiredis.pack_command, step))]
+                assert call.replies == len(step)

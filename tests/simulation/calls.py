@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.simulation.entries import in_local_cache, prepared_add
+from tests.simulation.entries import in_local_cache, prepared
 from tests.simulation.history import Request
 from tests.simulation.kinds import NAMES
 from tests.simulation.processes import Call, Owner
@@ -107,9 +107,9 @@ def _start(world: World, call: Call, verb: str, items: Sequence[int]) -> None:
     """Start a call as a thread does."""
     operations, item = call.owner.filter, NAMES[items[0]] if items else ""
     if verb in ("add", "contains") and call.requests[0].earlier is None:
-        prepared = prepared_add(operations, item) if verb == "add" else None
-        if prepared is not None:
-            call.start(prepared, world.send)
+        operation = prepared(operations, verb, item)
+        if operation is not None:
+            call.start(operation, world.send)
             return
         if in_local_cache(operations, item):
             call.end(verb == "contains", None)

@@ -33,8 +33,8 @@ def in_local_cache(operations: Any, item: str) -> bool:
     return known(item)
 
 
-def prepared_add(operations: Any, item: str) -> Any:
-    """Return the operation of an add whose command is prepared without a generator, None if there is none."""
-    usual = _usual and _usual(operations)
-    call = usual and usual.add(item)
+def prepared(operations: Any, verb: str, item: str) -> Any:
+    """Return the operation of a call whose commands are prepared without one, None if there is none."""
+    usual = _usual and verb in ("add", "contains") and _usual(operations, reads=True)
+    call = usual and getattr(usual, verb)(item)
     return call and call.operation()

@@ -26,6 +26,7 @@ from tests.support.waiting import PATIENCE
 _TEXTS = frozenset(b"$=!")  # a length, then so many bytes
 _LISTS = {b"*"[0]: 1, b"~"[0]: 1, b">"[0]: 1, b"%"[0]: 2}  # a count, then so many values, or pairs
 _PUSH = b">"
+_TESTS = {b"BF.MEXISTS": "contains", b"GETRANGE": "reading"}
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -53,10 +54,10 @@ class Exchange:
 
     @property
     def verb(self) -> str:
-        """The verb of the script that is called, or of the module's test; empty for any other command."""
+        """The verb of the script that is called, or a word for what tests without one; else empty."""
         command, *rest = self.arguments
-        if command == b"BF.MEXISTS":
-            return "contains"
+        if command in _TESTS:
+            return _TESTS[command]
         return verbs().get(rest[0], "") if command.startswith(b"EVAL") else ""
 
     def execute(self) -> bytes:

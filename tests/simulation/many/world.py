@@ -15,7 +15,7 @@ from tests.history.calls import Ask
 from tests.history.calls import Call as Record
 from tests.history.plans import Kind
 from tests.simulation.actions import Scenario
-from tests.simulation.entries import prepared_add
+from tests.simulation.entries import prepared
 from tests.simulation.environment import Environment
 from tests.simulation.history import Violation
 from tests.simulation.many.debts import Debts
@@ -150,9 +150,9 @@ class ManyWorld(Stage):
         if owner.process.loop is not None:
             self._start_task(call, ask)
             return
-        plain = verb == "add" and ask.token is None and len(self.servers) == 1
-        prepared = prepared_add(owner.filter, ask.items[0]) if plain else None
-        call.start(prepared or _OPERATIONS[verb](owner.filter, ask), self.send)
+        plain = ask.items and ask.token is None and len(self.servers) == 1
+        operation = prepared(owner.filter, verb, ask.items[0]) if plain else None
+        call.start(operation or _OPERATIONS[verb](owner.filter, ask), self.send)
 
     def _start_task(self, call: Call, ask: Ask) -> None:
         loop = call.owner.process.loop
