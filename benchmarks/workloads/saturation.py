@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 import select
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import hiredis
 
@@ -32,7 +33,19 @@ BATCH: Final = "16 connections, add_many of 1,000 new, server saturated"
 SET: Final = "SET"
 
 _BATCH: Final = 1_000
-Command = tuple[Any, ...]
+
+
+class _Call(NamedTuple):
+    """Commands that are sent together, as bytes; how many they are; and the meaning of the replies."""
+
+    sent: bytes
+    replies: int
+    answer: Callable[[Any], Any] = lambda reply: reply
+
+    @classmethod
+    def of(cls, command: tuple[Any, ...]) -> _Call:
+        """Return the call of one command, whose reply is the answer."""
+        return cls(hiredis.pack_command(command), 1)
 
 
 def workloads(*, quick: bool) -> Iterator[Workload]:
@@ -54,7 +67,7 @@ def _items(round_: int, *, count: int) -> list[str]:
 
 
 class _Ours:
-    """Commands of this library: one filter object a connection, so that each has its own receipts."""
+    """Calls of this library: one filter object a connection, so that each has its own receipts."""
 
     def __init__(self, bench: Bench, kind: Any) -> None:
         self._peers: list[Ours] = [kind(bench) for _ in range(CONNECTIONS)]
@@ -67,29 +80,28 @@ class _Ours:
         for start in range(0, len(items), _BATCH):
             self._peers[0].add_many(items[start : start + _BATCH])
 
-    def add(self, item: str, number: int) -> Command:
-        """Return the command that adds an item over a connection."""
-        return self._answered("add", item, number)
+    def add(self, item: str, number: int) -> _Call:
+        """Return the call that adds an item over a connection."""
+        return _Call.of(self._prepared("add", number, item).command)
 
-    def test(self, item: str, number: int) -> Command:
-        """Return the command that tests it."""
-        return self._answered("contains", item, number)
+    def test(self, item: str, number: int) -> _Call:
+        """Return the call that tests it."""
+        call = self._prepared("contains", number, item)
+        return _Call(b"".join(call.wire()), call.replies, call.answer)
 
-    def add_batch(self, items: Sequence[str], number: int) -> Command:
-        """Return the command that adds items together."""
-        return self._answered("add_batch", items, number, items)
+    def add_batch(self, items: Sequence[str], number: int) -> _Call:
+        """Return the call that adds items together."""
+        return _Call.of(self._prepared("add_batch", number, items, items).command)
 
-    def _answered(self, verb: str, *arguments: Any) -> Command:
-        """Return the command of a prepared call as if it were answered, so that its lane is used again."""
-        what, number, *more = arguments
+    def _prepared(self, verb: str, number: int, *arguments: Any) -> Any:
+        """Return a prepared call as if it were answered, so that its lane is used again."""
         own = self._peers[number].filter
-        usual: Any = own._usual  # noqa: SLF001 - it prepares the commands
-        while (call := getattr(usual, verb)(what, *more)) is None:
+        usual: Any = own._usual  # noqa: SLF001 - it prepares the calls
+        while (call := getattr(usual, verb)(*arguments)) is None:
             own.add("looks whether the filter is full")  # as it does once in a while
         if verb != "contains":
             call.lane.free.append(call.lane)
-        command: Command = call.command
-        return command
+        return call
 
 
 def _sides(bench: Bench, *, name: str) -> Iterator[Side]:
@@ -105,21 +117,21 @@ def _sides(bench: Bench, *, name: str) -> Iterator[Side]:
             bench,
             name,
             native.name,
-            lambda item, _: (verb, native.key, *(item if many else (item,))),
+            lambda item, _: _Call.of((verb, native.key, *(item if many else (item,)))),
             lambda items: [native.add_many(items[at : at + _BATCH]) for at in range(0, len(items), _BATCH)],
         )
     if name == ADD:
-        yield _side(bench, name, SET, lambda item, _: ("SET", item, "1"))
+        yield _side(bench, name, SET, lambda item, _: _Call.of(("SET", item, "1")))
 
 
 def _side(
     bench: Bench,
     workload: str,
     name: str,
-    make: Callable[[Any, int], Command],
+    make: Callable[[Any, int], _Call],
     prepare: Callable[[Sequence[str]], object] | None = None,
 ) -> Side:
-    streams: list[list[bytes]] = []
+    streams: list[list[_Call]] = []
 
     def pack(items: Sequence[str]) -> None:
         if prepare is not None and workload == TEST:
@@ -128,8 +140,7 @@ def _side(
         if workload == BATCH:
             parts = [items[start : start + _BATCH] for start in range(0, len(items), _BATCH)]
         streams[:] = [
-            [hiredis.pack_command(make(part, number)) for part in parts[number::CONNECTIONS]]
-            for number in range(CONNECTIONS)
+            [make(part, number) for part in parts[number::CONNECTIONS]] for number in range(CONNECTIONS)
         ]
 
     def run(_: Sequence[str]) -> Answers:
@@ -137,48 +148,47 @@ def _side(
 
     def check(items: Sequence[str], replies: Any) -> None:
         if name == SET:
-            assert set(replies) == {b"OK"}
+            assert {reply for _, reply in replies} == {b"OK"}
         elif workload == TEST:
-            checks.all_there(items, _first(replies))
+            checks.all_there(items, [call.answer(reply) for call, reply in replies])
         else:
-            checks.mostly_new(RATE)(items, _answers(replies) if workload == BATCH else replies)
+            answers = [reply for _, reply in replies]
+            checks.mostly_new(RATE)(items, _answers(answers) if workload == BATCH else answers)
 
     return Side(name=name, prepare=pack, run=run, check=check)
 
 
-def _exchanged(path: str, streams: Sequence[Sequence[bytes]]) -> list[Any]:
-    """Send each stream's commands over a connection of its own, one after the other; return all replies."""
-    replies: list[Any] = []
+def _exchanged(path: str, streams: Sequence[Sequence[_Call]]) -> list[tuple[_Call, Any]]:
+    """Send each stream's calls over a connection of its own, one by one; return them with replies."""
+    done: list[tuple[_Call, Any]] = []
     with ExitStack() as stack:
         poll = select.epoll()
         stack.callback(poll.close)
-        waiting = {}
-        for commands in streams:
+        waiting: dict[int, tuple[socket.socket, Any, deque[_Call], list[Any]]] = {}
+        for calls in streams:
             server = stack.enter_context(socket.socket(socket.AF_UNIX))
             server.connect(path)
             poll.register(server, select.EPOLLIN)
-            rest = iter(commands)
-            waiting[server.fileno()] = server.recv, server.sendall, hiredis.Reader(), rest
-            server.sendall(next(rest))
-        left = sum(map(len, streams))
-        while left:
+            left = deque(calls)
+            waiting[server.fileno()] = server, hiredis.Reader(), left, []
+            server.sendall(left[0].sent)
+        total = sum(map(len, streams))
+        while len(done) < total:
             for number, _ in poll.poll():
-                receive, send, reader, rest = waiting[number]
-                reader.feed(receive(1 << 16))
-                if (reply := reader.gets()) is False:
+                server, reader, left, replies = waiting[number]
+                reader.feed(server.recv(1 << 16))
+                while (reply := reader.gets()) is not False:
+                    replies.append(reply)
+                if len(replies) < left[0].replies:
                     continue
-                replies.append(reply)
-                left -= 1
-                if (command := next(rest, None)) is not None:
-                    send(command)
-    return replies
+                call = left.popleft()
+                done.append((call, replies[0] if call.replies == 1 else replies[:]))
+                replies.clear()
+                if left:
+                    server.sendall(left[0].sent)
+    return done
 
 
 def _answers(replies: list[Any]) -> Answers:
     """Return the answers in replies to batches: arrays, or strings of characters or bytes."""
     return [flag & 1 for flag in itertools.chain.from_iterable(replies)]
-
-
-def _first(replies: list[Any]) -> Answers:
-    """Return the answers in replies to tests: those of the module tell of its markers too."""
-    return [reply[0] if isinstance(reply, list) else reply for reply in replies]
