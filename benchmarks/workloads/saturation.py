@@ -87,7 +87,8 @@ class _Ours:
     def test(self, item: str, number: int) -> _Call:
         """Return the call that tests it."""
         call = self._prepared("contains", number, item)
-        return _Call(b"".join(call.wire()), call.replies, call.answer)
+        packed, replies = call.wire()
+        return _Call(b"".join(packed), replies, call.answer)
 
     def add_batch(self, items: Sequence[str], number: int) -> _Call:
         """Return the call that adds items together."""

@@ -46,7 +46,7 @@ class Bits:
             size = layout.block_bytes
             for block, mask in layout.masks(encoded):
                 first = block * size
-                if int.from_bytes(data[first : first + size], "big") & mask != mask:
+                if int.from_bytes(data[first : first + size]) & mask != mask:
                     return False
             return True
         for offset in layout.probes(encoded):  # noqa: SIM110 - half as long as all() of a generator
@@ -64,8 +64,15 @@ class Bits:
 
     def add(self, encoded: bytes) -> None:
         """Set the bits of an item that is in the filter."""
-        for offset in self.layout.probes(encoded):
-            self.bytes[offset >> 3] |= _MASKS[offset & 7]
+        data, layout = self.bytes, self.layout
+        if isinstance(layout, Blocked):
+            size = layout.block_bytes
+            for block, mask in layout.masks(encoded):
+                stored = slice(block * size, (block + 1) * size)
+                data[stored] = (int.from_bytes(data[stored]) | mask).to_bytes(size)
+            return
+        for offset in layout.probes(encoded):
+            data[offset >> 3] |= _MASKS[offset & 7]
 
     def add_many(self, encoded: Sequence[str | bytes]) -> None:
         """Set the bits of items that are in the filter."""

@@ -23,6 +23,7 @@ from bloomredis.bits.block_hashing import (
     BLOCK_NUMBER,
     ENTRIES,
     NUMBER_BYTES,
+    mask_of,
     masks,
     moved_mask,
     packed,
@@ -96,9 +97,12 @@ class Blocked:
 
     def masks(self, item: bytes) -> list[tuple[int, int]]:
         """Return each block of an encoded item, and the mask of the item's bits in it."""
-        if self._has_one_block:
-            return [self._mask(item)]
-        return masks(hash_bytes(item), self.regions, self.bits_per_block, self.block_bits)
+        digest = hash_bytes(item)
+        several, _, end, num_blocks, _, _ = self._of_one
+        if several:
+            return masks(digest, self.regions, self.bits_per_block, self.block_bits)
+        block = BLOCK_NUMBER.unpack_from(digest)[0] * num_blocks >> 32
+        return [(block, mask_of(digest[4:end], self.block_bits))]
 
     def hashed(self, items: Sequence[str | bytes]) -> BlockBits:
         """Return the bits of a batch of encoded items."""
@@ -112,34 +116,24 @@ class Blocked:
 
     def pack_one(self, item: bytes) -> bytes:
         """Return one encoded item's blocks: each its number as little-endian u32, then the mask."""
-        size, pack = self.block_bytes, self._entry
-        if self._has_one_block:
-            block, mask = self._mask(item)
-            return pack(block, mask.to_bytes(size, "big"))
-        return b"".join([pack(block, mask.to_bytes(size, "big")) for block, mask in self.masks(item)])
-
-    def _mask(self, item: bytes) -> tuple[int, int]:
-        """Return an item's only block and the mask: `masks` for the usual case, which every call passes."""
         digest, mask = hash_bytes(item), 0
-        values, end, num_blocks = self._of_one
+        several, values, end, num_blocks, size, pack = self._of_one
+        if several:
+            found = masks(digest, self.regions, self.bits_per_block, self.block_bits)
+            return b"".join([pack(block, mask.to_bytes(size)) for block, mask in found])
+        # The same for the usual one block: every add and contains passes here.
         for drawn in digest[4:end]:
             mask |= values[drawn]
         if mask.bit_count() != end - 4:
             mask = moved_mask(digest[4:end], self.block_bits)
-        return BLOCK_NUMBER.unpack_from(digest)[0] * num_blocks >> 32, mask
+        return pack(BLOCK_NUMBER.unpack_from(digest)[0] * num_blocks >> 32, mask.to_bytes(size))
 
     @derived
-    def _has_one_block(self) -> bool:
-        return self.blocks_per_item == 1
-
-    @derived
-    def _entry(self) -> Callable[[int, bytes], bytes]:
-        return ENTRIES[self.block_bits].pack
-
-    @derived
-    def _of_one(self) -> tuple[Sequence[int], int, int]:
-        """Everything that `_mask` reads, which would be several attributes."""
-        return BIT_VALUES[self.block_bits], 4 + self.bits_per_block, self.num_blocks
+    def _of_one(self) -> tuple[bool, Sequence[int], int, int, int, Callable[[int, bytes], bytes]]:
+        """Everything that `pack_one` and `masks` read, which would be nine attributes."""
+        values, pack = BIT_VALUES[self.block_bits], ENTRIES[self.block_bits].pack
+        several, end = self.blocks_per_item > 1, 4 + self.bits_per_block
+        return several, values, end, self.num_blocks, self.block_bytes, pack
 
     def pack(self, items: Sequence[str | bytes]) -> bytes:
         """Return the blocks of encoded items, item after item."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import numpy as np
@@ -14,10 +13,10 @@ from numpy.typing import NDArray
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
-from bloomredis.drivers.aio import AsyncClient, Batches, drive, heeded, note_prepared, resume
+from bloomredis.drivers.aio import AsyncClient, Batches, heeded, note_prepared, resume
 from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, is_alone
-from bloomredis.drivers.binding import Bound, documented_as
+from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.claiming import AsyncClaimer
 from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
@@ -31,7 +30,6 @@ from bloomredis.operations.options import I
 from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
-from bloomredis.protocol.receipts import give_back
 from bloomredis.protocol.steps import Op
 
 T = TypeVar("T")
@@ -49,6 +47,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
         self._coalesce = operations.options.coalesce is not False
         straight = operations.servers == 1 and not is_cluster(type(self._client))
         self._usual = usual(operations, reads=sends_bytes(client)) if straight else None
+        self._is_cached = getattr(operations, "cache", None) is not None
         batches = Batches(client, operations, self._usual)
         self._adds = Coalescer(self.name, batches.add)
         self._tests = Coalescer(self.name, batches.test)
@@ -83,7 +82,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
     async def add(self, item: I, *, token: str | None = None) -> bool:
         """Add an item; True if this call was the first to add it."""
         operations = self._operations
-        if self._usual is None and token is None and self._is_in_local_cache(item):
+        if self._is_cached and token is None and self._is_in_local_cache(item):
             return False
         if token is not None:
             return await self._run(operations.add(item, token=token))
@@ -112,8 +111,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
             return await resume(self._link, call.operation(), error)
         if reply != 1:  # it may be late
             return await resume(self._link, call.operation(), reply)
-        give_back(call.lane)
-        call.usual.added(1)
+        call.usual.added_by(call)
         note_prepared()
         return True
 
@@ -127,7 +125,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
     async def contains(self, item: I) -> bool:
         """Return whether an item is in the filter."""
         operations = self._operations
-        if self._usual is None and operations.in_local_cache(item):
+        if self._is_cached and operations.in_local_cache(item):
             return True
         if not self._coalesce:
             return await self._test_alone(item)
@@ -248,12 +246,3 @@ class Filter(AsyncClaimer[I], Portable[I]):
         """Close the connections of a client that `from_url` made."""
         for client in self._own_clients():
             await (getattr(client, "aclose", None) or client.close)()
-
-
-@documented_as(filters.Expiring)
-class Expiring(Bound[AsyncClient]):
-    """Filters that can be given a time to live."""
-
-    async def expire(self, seconds: float | timedelta) -> None:
-        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
-        await drive(self._link, self._operations.expire(seconds))

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers import kinds
 from bloomredis.drivers.aio import AsyncClient, AsyncClients
-from bloomredis.drivers.aio_filters import Expiring, Filter
-from bloomredis.drivers.aio_lifecycle import Adopting
+from bloomredis.drivers.aio_filters import Filter
+from bloomredis.drivers.aio_lifecycle import Adopting, Expiring
 from bloomredis.drivers.binding import constructor, documented_as
 from bloomredis.drivers.queueing import AsyncQueueing
 from bloomredis.drivers.rebuilding import AsyncRebuildable

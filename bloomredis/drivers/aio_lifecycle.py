@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any, Generic, Self, TypeVar
 
 from bloomredis import arguments
 from bloomredis.drivers import lifecycle
 from bloomredis.drivers.aio import AsyncClient, drive
-from bloomredis.drivers.binding import documented_as
+from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.drivers.lifecycle import check_same_class, together
 from bloomredis.operations import files, transfer, union
@@ -107,6 +108,15 @@ class Adopting(AsyncDriven, Generic[I]):
         await made._run(adoption(name, expansion, tightening_ratio))
         await made._run(made._operations.reserve())
         return made
+
+
+@documented_as(lifecycle.Expiring)
+class Expiring(Bound[AsyncClient]):
+    """Filters that can be given a time to live."""
+
+    async def expire(self, seconds: float | timedelta) -> None:
+        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
+        await drive(self._link, self._operations.expire(seconds))
 
 
 async def _asynchronous(items: Iterator[T]) -> AsyncIterator[T]:

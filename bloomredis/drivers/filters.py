@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
 from typing import Any, Final, Self, TypeVar
 
 import numpy as np
@@ -12,13 +11,12 @@ from numpy.typing import NDArray
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers.batches import batches, is_alone, numbered
-from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.kept import sender, sends_bytes
 from bloomredis.drivers.lifecycle import Portable
-from bloomredis.drivers.sync import Batches, SyncClient, drive, resume
+from bloomredis.drivers.sync import Batches, SyncClient, note_prepared, resume
 from bloomredis.drivers.threads import Coalescer
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.info import FilterInfo
@@ -27,7 +25,6 @@ from bloomredis.operations.options import I
 from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
-from bloomredis.protocol.receipts import give_back
 from bloomredis.protocol.steps import Op
 
 T = TypeVar("T")
@@ -52,6 +49,7 @@ class Filter(Claimer[I], Portable[I]):
         common = usual(operations, reads=sends_bytes(client)) if straight else None
         batches = Batches(client, operations, common)
         self._usual = None if self._coalesce else common
+        self._in_cache = operations.in_local_cache if getattr(operations, "cache", None) else None
         self._adds = Coalescer(client, batches.add)
         self._tests = Coalescer(client, batches.test)
 
@@ -87,6 +85,8 @@ class Filter(Claimer[I], Portable[I]):
         :raises OutcomeUnknownError: no answer came; its `token` makes it safe to ask again.
         :raises ConnectionFailedError: no answer came, and nothing was added.
         """
+        if token is None and self._in_cache is not None and self._in_cache(item):
+            return False
         if token is None and self._usual is not None and (call := self._usual.add(item)) is not None:
             try:
                 reply = self._send(call)
@@ -94,12 +94,11 @@ class Filter(Claimer[I], Portable[I]):
                 return resume(self._link, call.operation(), error)
             if reply != 1:  # it may be late
                 return resume(self._link, call.operation(), reply)
-            give_back(call.lane)
-            call.usual.added(1)
+            call.usual.added_by(call)
+            if self._in_cache is not None:
+                note_prepared()
             return True
         operations = self._operations
-        if token is None and operations.in_local_cache(item):
-            return False
         if token is not None or not self._coalesce:
             return self._run(operations.add(item, token=token))
         encoded = operations.codec.encode_for_batch(item)
@@ -113,16 +112,20 @@ class Filter(Claimer[I], Portable[I]):
 
         :raises ConnectionFailedError: no answer came; likewise from all calls that only read.
         """
+        if self._in_cache is not None and self._in_cache(item):
+            return True
         if self._usual is not None and (call := self._usual.contains(item)) is not None:
             try:
                 reply = self._send(call)
             except BaseException as error:
                 return resume(self._link, call.operation(), error)
             known = call.answer(reply)
-            return resume(self._link, call.operation(), reply) if known is None else known
+            if known is None:
+                return resume(self._link, call.operation(), reply)
+            if self._in_cache is not None:
+                note_prepared()
+            return known
         operations = self._operations
-        if operations.in_local_cache(item):
-            return True
         if not self._coalesce:
             return self._run(operations.contains(item))
         encoded = operations.codec.encode_for_batch(item)
@@ -284,15 +287,3 @@ class Filter(Claimer[I], Portable[I]):
         """Close the connections of a client that `from_url` made; one that was given stays as it is."""
         for client in self._own_clients():
             client.close()
-
-
-class Expiring(Bound[SyncClient]):
-    """Filters that can be given a time to live."""
-
-    def expire(self, seconds: float | timedelta) -> None:
-        """Let everything that the filter stores expire that many seconds (or a timedelta) from now.
-
-        :raises OutcomeUnknownError: no reply came; make the call again.
-        :raises FilterLostError: the filter was lost since this object first used it.
-        """
-        drive(self._link, self._operations.expire(seconds))

@@ -100,9 +100,10 @@ class Kept(Inside):
         return connection.read_response(disable_decoding=True)
 
     def _exchange_prepared(self, connection: Any, call: Any) -> Any:
-        connection.send_packed_command(call.wire())
-        if call.replies > 1:
-            return self._replies(connection, call.replies)
+        packed, replies = call.wire()
+        connection.send_packed_command(packed)
+        if replies > 1:
+            return self._replies(connection, replies)
         return connection.read_response(disable_decoding=True)
 
     def _exchange_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
@@ -190,9 +191,10 @@ class AsyncKept(AsyncInside):
         return await connection.read_response(disable_decoding=True)
 
     async def _exchange_prepared(self, connection: Any, call: Any) -> Any:
-        await self.send(connection, call.wire())
-        if call.replies > 1:
-            return await self._replies(connection, call.replies)
+        packed, replies = call.wire()
+        await self.send(connection, packed)
+        if replies > 1:
+            return await self._replies(connection, replies)
         return await connection.read_response(disable_decoding=True)
 
     async def _exchange_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self, Unpack
 
 from bloomredis.drivers.binding import constructor, documented
-from bloomredis.drivers.filters import Expiring, Filter
-from bloomredis.drivers.lifecycle import Adopting
+from bloomredis.drivers.filters import Filter
+from bloomredis.drivers.lifecycle import Adopting, Expiring
 from bloomredis.drivers.queueing import Queueing
 from bloomredis.drivers.rebuilding import Rebuildable
 from bloomredis.drivers.sync import SyncClient, SyncClients

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any, Generic, Self
 
 from bloomredis import arguments
@@ -173,3 +174,15 @@ def together(one: Any, other: Any) -> Callable[[bytes, bytes], bool]:
     if not is_cluster(kind):
         return lambda *_: True
     return lambda first, second: one.keyslot(first) == one.keyslot(second)
+
+
+class Expiring(Bound[SyncClient]):
+    """Filters that can be given a time to live."""
+
+    def expire(self, seconds: float | timedelta) -> None:
+        """Let everything that the filter stores expire that many seconds (or a timedelta) from now.
+
+        :raises OutcomeUnknownError: no reply came; make the call again.
+        :raises FilterLostError: the filter was lost since this object first used it.
+        """
+        drive(self._link, self._operations.expire(seconds))

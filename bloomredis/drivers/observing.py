@@ -243,7 +243,8 @@ class _Reporter:
             seconds = perf_counter() - started
             try:
                 new = 1 if answer is is_new else 0
-                trips, resends, receipts = int(attributes.get("_usual") is not None), 0, 0
+                trips = int(attributes.get("_usual") is not None and not is_cached)
+                resends = receipts = 0
                 if meter.round_trips != before[0] or meter.receipts != before[2]:  # an operation was needed
                     trips, resends, receipts = meter.since(before)
                 cached = 1 if is_cached and not trips else 0

@@ -76,6 +76,12 @@ def resume(client: SyncClient, operation: Generator[Any, Any, T], outcome: BaseE
     return drive(client, operation, execute)
 
 
+def note_prepared() -> None:
+    """Count the round trip of a call that was answered without an operation, if it is observed."""
+    if (meter := of_thread.meter) is not None:
+        meter.round_trips += 1
+
+
 class Batches:
     """Calls with several items, prepared where they are common ones.
 
@@ -105,8 +111,7 @@ class Batches:
         answers: list[bool] | None = call.answers(reply)
         if answers is None:
             return resume(self._client, call.operation(), reply)
-        if (meter := of_thread.meter) is not None:
-            meter.round_trips += 1  # without an operation
+        note_prepared()
         return answers
 
 

@@ -85,6 +85,21 @@ class CachedMembership:
             and copy.bits.has(encoded)
         )
 
+    def is_ready(self, handle: Handle, now: float) -> bool:
+        """Return whether a call may go to the server without a piece of the filter being read before."""
+        copy = self._copy
+        return (
+            copy is not None and copy.handle is handle and (copy.next_piece is None or now < copy.not_before)
+        )
+
+    def learn(self, handle: Handle, item: bytes, sent: float, *, there: bool, new: bool = False) -> None:
+        """Record what the server answered to a call sent at `sent`: the item is in the filter, since when."""
+        copy = self._copy
+        if copy is not None and copy.handle is handle:
+            if there:
+                copy.bits.add(item)
+            self._learn(copy, sent, None, int(there and not new))
+
     def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
         """Add an item; True if it was new."""
         return self._stored.attempt(partial(self._add_one, item=item, token=token))
@@ -92,12 +107,11 @@ class CachedMembership:
     def _add_one(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
         if handle.is_being_rebuilt:
             return (yield from self._membership.add_under(handle, item, token))
-        copy = yield from self._refreshed(handle)
+        yield from self._refreshed(handle)
         sent, owed = time.monotonic(), token is not None or self._are_owed([item])
         new = yield from self._membership.add_under(handle, item, token)
         if not owed:
-            copy.bits.add(item)
-            self._learn(copy, sent, None, int(not new))
+            self.learn(handle, item, sent, there=True, new=new)
         return new
 
     def test_one(self, item: bytes) -> Op[bool]:
@@ -107,12 +121,10 @@ class CachedMembership:
     def _test_one(self, handle: Handle, item: bytes) -> Op[bool]:
         if handle.is_being_rebuilt:
             return (yield from self._membership.test_under(handle, item))
-        copy = yield from self._refreshed(handle)
+        yield from self._refreshed(handle)
         sent = time.monotonic()
         there = yield from self._membership.test_under(handle, item)
-        if there:
-            copy.bits.add(item)
-        self._learn(copy, sent, None, int(there))
+        self.learn(handle, item, sent, there=there)
         return there
 
     def add(self, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:

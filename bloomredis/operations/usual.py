@@ -8,8 +8,8 @@ one place.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from bloomredis.bits.batch import Encoded
@@ -18,16 +18,9 @@ from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.membership import ADD, CONTAINS
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.operations.usual_batches import UsualBatch, UsualTests
-from bloomredis.operations.usual_calls import (
-    Known,
-    UsualAdd,
-    UsualModuleTest,
-    UsualReading,
-    UsualTest,
-    read_identity,
-)
-from bloomredis.protocol.receipts import Lane
-from bloomredis.protocol.steps import Command
+from bloomredis.operations.usual_tests import UsualModuleTest, UsualReading, UsualTest, read_identity
+from bloomredis.protocol.receipts import Lane, give_back
+from bloomredis.protocol.steps import Command, Op
 from bloomredis.protocol.wire import beginning, parts
 from bloomredis.stored.base import UNBOUNDED
 from bloomredis.stored.handle import IN_BLOCKS, LAYERED, WHOLE, Handle
@@ -47,6 +40,55 @@ def _plain(item: Any) -> bytes | None:
     return item if kind is bytes else None
 
 
+class Known(NamedTuple):
+    """A handle, and what is the same in the commands of all items, as it is sent."""
+
+    handle: Handle
+    add: bytes  # up to the lane's key
+    behind_lane: bytes  # up to the item
+    test: bytes  # up to the item, or up to the bounds of a block
+    behind_item: bytes
+    of_test: type[UsualTest]
+    pack: Callable[[bytes], Any]  # an item for a test
+    block_bytes: int = 0  # of the blocks that a `UsualReading` reads
+
+
+class UsualAdd(NamedTuple):
+    """A prepared add, and the state of the operation that may have to take over."""
+
+    lane: Lane
+    usual: Usual
+    known: Known
+    packed: bytes
+    encoded: bytes
+    sent: float
+
+    @property
+    def command(self) -> Command:
+        """The command."""
+        return self.usual.command_of_add(self.known.handle, self.lane, self.packed)
+
+    def wire(self) -> tuple[list[bytes], int]:
+        """Return the command as it is sent, in one piece, and the number of replies."""
+        lane, _, known, packed, _, _ = self
+        call = lane.call
+        wire = b"%b%b%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+            *(known.add, lane.wire, known.behind_lane),
+            *(len(packed), packed, len(call), call.encode()),
+        )
+        return [wire], 1
+
+    def operation(self) -> Op[bool]:
+        """Return the operation whose first step is the command, which is sent now."""
+        usual, handle = self.usual, self.known.handle
+        new = yield from usual.filter.membership.add_sent(
+            self.lane, handle, self.packed, self.encoded, self.sent
+        )
+        if usual.cache is not None:
+            usual.cache.learn(handle, self.encoded, self.sent, there=True, new=new)
+        return new
+
+
 class Usual:
     """The common calls of one filter object over one server."""
 
@@ -62,6 +104,7 @@ class Usual:
             for verb in (ADD, CONTAINS)
         )
         self._of_module = isinstance(self.stored, StoredModule)
+        self.cache = operations.cache
         self._known: Known | None = None
 
     def add(self, item: Any) -> UsualAdd | None:
@@ -76,6 +119,8 @@ class Usual:
             return None
         if self._fullness is not None and sent > self._fullness.until:
             return None
+        if self.cache is not None and not self.cache.is_ready(handle, sent):
+            return None
         lanes = self._lanes.free
         lane = lanes.pop() if lanes else self._lanes.take()
         packed = handle.layout.pack_one(item)
@@ -89,7 +134,7 @@ class Usual:
     def add_batch(self, items: Encoded, source: Sequence[Any]) -> UsualBatch | None:
         """Prepare an add of encoded items; None if they are no common ones."""
         handle, sent = self.stored.handle, time.monotonic()
-        if handle is None or self._ledger.items or not 0 < len(items) <= handle.items:
+        if handle is None or self.cache or self._ledger.items or not 0 < len(items) <= handle.items:
             return None
         if self._fullness is not None and sent > self._fullness.until:
             return None
@@ -103,15 +148,27 @@ class Usual:
     def test_batch(self, items: Encoded) -> UsualTests | None:
         """Prepare a test of encoded items; None if they are no common ones."""
         handle = self.stored.handle
-        if handle is None or self._of_module or not 0 < len(items) <= handle.items:
+        if handle is None or self.cache or self._of_module or not 0 < len(items) <= handle.items:
             return None
         return UsualTests(self.command_of_test(handle, handle.layout.pack(items)), self, handle, items)
 
+    def added_by(self, call: UsualAdd) -> None:
+        """Note that the item of an add was new."""
+        give_back(call.lane)
+        self.stored.left -= 1
+        if self.stored.left <= 0:
+            self._passed()
+        if self.cache is not None:
+            self.cache.learn(call.known.handle, call.encoded, call.sent, there=True, new=True)
+
     def added(self, new: int) -> None:
-        """Count new items; react to a filter whose capacity is reached, unless nobody watches over it."""
+        """Count new items."""
         self.stored.left -= new
-        if self.stored.left > 0:
-            return
+        if self.stored.left <= 0:
+            self._passed()
+
+    def _passed(self) -> None:
+        """React to a filter whose capacity is reached, unless nobody watches over it."""
         if self._fullness is None:
             self.stored.left = UNBOUNDED
         else:
@@ -124,13 +181,13 @@ class Usual:
 
     def test_encoded(self, item: bytes) -> UsualTest | None:
         """Prepare a test of an item that has been encoded."""
-        handle = self.stored.handle
-        if handle is None:
+        handle, sent = self.stored.handle, time.monotonic()
+        if handle is None or (self.cache is not None and not self.cache.is_ready(handle, sent)):
             return None
         known = self._known
         if known is None or known.handle is not handle:
             known = self._know(handle)
-        return tuple.__new__(known.of_test, (self, known, known.pack(item), item))
+        return tuple.__new__(known.of_test, (self, known, known.pack(item), item, sent))
 
     def command_of_add(self, handle: Handle, lane: Lane, packed: bytes) -> Command:
         """Return the command that adds packed items by the last call of a lane."""
@@ -164,34 +221,36 @@ class Usual:
         return beginning(test[:at], more=len(test) - at), parts(test[at + 1 :]), kind, pack
 
 
+class _OfShards(dict[Any, Usual]):
+    """The common calls of each shard that has been used."""
+
+    def __init__(self, *, reads: bool) -> None:
+        super().__init__()
+        self._reads = reads
+
+    def __missing__(self, part: Any) -> Usual:
+        made = self[part] = Usual(part, reads=self._reads)
+        return made
+
+
 class UsualSharded:
     """The common calls of a sharded filter on one server: those of one item."""
 
     def __init__(self, operations: ShardedOperations, *, reads: bool) -> None:
         self._operations = operations
-        self._reads = reads
-        self._shards: dict[Any, Usual] = {}
+        self._shards = _OfShards(reads=reads)
 
     def add(self, item: Any) -> UsualAdd | None:
         """Prepare an add; None if it is no common one."""
         encoded = _plain(item)
-        usual = None if encoded is None else self._usual_of(encoded)
-        return None if encoded is None or usual is None else usual.add_encoded(encoded)
+        part = None if encoded is None else self._operations.part_of(encoded)
+        return None if encoded is None or part is None else self._shards[part].add_encoded(encoded)
 
     def contains(self, item: Any) -> UsualTest | None:
         """Prepare a test; None if it is no common one."""
         encoded = _plain(item)
-        usual = None if encoded is None else self._usual_of(encoded)
-        return None if encoded is None or usual is None else usual.test_encoded(encoded)
-
-    def _usual_of(self, item: bytes) -> Usual | None:
-        part = self._operations.part_of(item)
-        if part is None:
-            return None
-        usual = self._shards.get(part)
-        if usual is None:
-            usual = self._shards[part] = Usual(part, reads=self._reads)
-        return usual
+        part = None if encoded is None else self._operations.part_of(encoded)
+        return None if encoded is None or part is None else self._shards[part].test_encoded(encoded)
 
     def add_batch(self, items: Encoded, source: Sequence[Any]) -> None:
         """Prepare nothing: the items are in several shards."""
@@ -210,10 +269,6 @@ def usual(operations: Any, *, reads: bool) -> Usual | UsualSharded | None:
         return None
     if isinstance(operations, ShardedOperations):
         return UsualSharded(operations, reads=reads)
-    if (
-        isinstance(operations, FilterOperations)
-        and operations.cache is None
-        and not operations.stored.only_read
-    ):
+    if isinstance(operations, FilterOperations) and not operations.stored.only_read:
         return Usual(operations, reads=reads)
     return None

@@ -13,7 +13,7 @@ import redis.asyncio
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, FilterLostError, ServerRefusedError, ShardedBloomFilter
-from bloomredis.operations.usual_calls import UsualReading
+from bloomredis.operations.usual_tests import UsualReading
 from bloomredis.stored import planning
 from tests.support.proxy import after, passed, proxied
 from tests.support.servers import Server
@@ -159,7 +159,7 @@ def test_an_exception_between_the_replies(
     f.add("x")
     assert f.contains("x")
     (connection,) = any_client.connection_pool._available_connections
-    replies = f._usual.contains("x").replies  # type: ignore[union-attr]
+    replies = f._usual.contains("x").wire()[1]  # type: ignore[union-attr]
     for number in range(replies):
         left = iter(range(number))
         read = connection.read_response

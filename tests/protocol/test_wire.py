@@ -35,5 +35,4 @@ def test_the_bytes_of_prepared_calls(any_server: Server, kind: str, name: str) -
         for item in ("a", "", "é" * 200, b"\x00\r\n$1", "x" * 1000):
             for call in (filter_._usual.add(item), filter_._usual.contains(item)):
                 step = call.command if isinstance(call.command, list) else [call.command]
-                assert call.wire() == [b"".join(map(hiredis.pack_command, step))]
-                assert call.replies == len(step)
+                assert call.wire() == ([b"".join(map(hiredis.pack_command, step))], len(step))

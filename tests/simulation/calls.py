@@ -107,12 +107,12 @@ def _start(world: World, call: Call, verb: str, items: Sequence[int]) -> None:
     """Start a call as a thread does."""
     operations, item = call.owner.filter, NAMES[items[0]] if items else ""
     if verb in ("add", "contains") and call.requests[0].earlier is None:
+        if in_local_cache(operations, item):
+            call.end(verb == "contains", None)
+            return
         operation = prepared(operations, verb, item)
         if operation is not None:
             call.start(operation, world.send)
-            return
-        if in_local_cache(operations, item):
-            call.end(verb == "contains", None)
             return
     call.start(_operation(world, call, verb, items), world.send)
 

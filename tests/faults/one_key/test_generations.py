@@ -100,7 +100,7 @@ def test_a_test_teaches_its_own_generation(any_proxy: Proxy, other: BloomFilter)
     f.contains("x")
     other.add("x")
     held = Held()
-    any_proxy.plan("contains", held)
+    any_proxy.plan("reading", passed, passed, held)  # two blocks, and the identity
     slow = started(lambda: f.contains("x"))
     held.wait()
     f.clear()
