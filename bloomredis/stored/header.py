@@ -56,7 +56,7 @@ class Header:
     `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` and `block_bits` are 0 in
     the classic layout; `kind` says what follows the header.  Of a filter that counts, `num_bits` is the
     number of counters.  `rules` are those that the layers of a filter in layers are sized by, else 0.
-    `rebuilds` are the bits above; `tag` is random in a successor, else zero.
+    `rebuilds` are the bits above; `tag` is random once it was rebuilt, or that was abandoned.
     """
 
     layout: str
@@ -170,7 +170,7 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
         raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
     known_rules = (ADOPTED if found == SCALING else RULES) if {found, kind} & _OF_LAYERS else 0
     known_rebuilds = BEING_REBUILT | REBUILT if found == FILTER else 0
-    is_known = rules <= known_rules and rebuilds <= known_rebuilds and (rebuilds & REBUILT or not any(tag))
+    is_known = rules <= known_rules and rebuilds <= known_rebuilds and (found == FILTER or not any(tag))
     if code not in _LAYOUTS or found >= len(KINDS) or not is_known:
         raise ValueError(
             f"it has layout {code}, kind {found}, options {data[11:16].hex()}, unknown to this release"

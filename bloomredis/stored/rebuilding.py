@@ -79,7 +79,7 @@ class StoredRebuildable(StoredFilter):
         if successor is not None:
             return Rebuild(head, successor)
         # Its maker died, and it has expired; or it has just been put in the filter's place.
-        yield from self._run(_ABANDON, [head.identity, b""])
+        yield from self._run(_ABANDON, [head.identity, b"", os.urandom(TAG_BYTES)])
         return None
 
     def _find_successor(self, head: Header) -> Op[Header | None]:
@@ -201,7 +201,8 @@ class StoredRebuildable(StoredFilter):
 
     def abandon_rebuild(self, begun: Rebuild) -> Op[None]:
         """Let the filter go on as it was, and delete the successor."""
-        yield from self._run(_ABANDON, [begun.filter.identity, begun.successor.identity])
+        identities = begun.filter.identity, begun.successor.identity
+        yield from self._run(_ABANDON, [*identities, os.urandom(TAG_BYTES)])
         self._unsettled = b""
 
     def _replaced(self, found: Header) -> Op[None]:

@@ -4,7 +4,7 @@
 
 local STATE_AT = 12       -- the byte of the header, counted from 0
 local BEING_REBUILT = 1   -- its lowest bit
-local TAG_AT = 13         -- the first byte of what tells successors apart
+local TAG_AT = 13         -- the first byte of what tells rebuilds apart
 local TAG_BYTES = 3
 
 local function is_being_rebuilt(header)
@@ -21,7 +21,7 @@ local function read_successor(key, header)
   return successor and generation_of(successor) == generation_of(header) and successor or nil
 end
 
--- Add to the byte that says whether a filter is being rebuilt.
-local function mark(key, header, difference)
-  redis.call('SETRANGE', key, STATE_AT, string.char(header:byte(STATE_AT + 1) + difference))
+-- Add to the byte that says whether a filter is being rebuilt; `tag` takes the place of the bytes after it.
+local function mark(key, header, difference, tag)
+  redis.call('SETRANGE', key, STATE_AT, string.char(header:byte(STATE_AT + 1) + difference) .. (tag or ''))
 end
