@@ -97,6 +97,11 @@ class Request:
         what = "" if self.item < 0 else f"(x{self.item})"
         return f"{self.ref} {self.owner.name}.{self.verb}{what}"
 
+    @property
+    def has_foreign_token(self) -> bool:
+        """Whether it carries the token of a call that was made on another object."""
+        return self.earlier is not None and self.earlier.owner is not self.owner
+
     def overlaps(self, other: Request) -> bool:
         """Return whether both were running at one moment."""
         return (self.state == "running" or self.ended > other.started) and (
