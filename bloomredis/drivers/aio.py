@@ -33,17 +33,34 @@ AsyncClients = AsyncClient | Sequence[AsyncClient]
 
 
 async def heeded(call: Awaitable[T]) -> T:
-    """Await a call of a client; a cancellation that was lost in it is raised.
+    """Await a call of a client; that it was given up is raised, whatever the client makes of that.
 
-    Up to Python 3.11 `asyncio.wait_for`, with which redis-py sends, may return its result in place of that.
+    Up to Python 3.11 `asyncio.wait_for`, with which redis-py sends, may return its result or raise its error
+    in place of a cancellation.  And a client that is closed after its loop fails where it would disconnect.
     The answer would then be that of a call that its caller has given up.
     """
-    task = asyncio.current_task()
+    task = asyncio.current_task() if _has_loop() else None
     before = task.cancelling() if task else 0
-    result = await call
+    try:
+        result = await call
+    except Exception as error:
+        if not _has_loop():
+            raise GeneratorExit from error
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError from error
+        raise
     if task and task.cancelling() > before:
         raise asyncio.CancelledError
     return result
+
+
+def _has_loop() -> bool:
+    """Return whether a loop is running; none is where a coroutine is closed that its loop has left."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def drive(

@@ -1,4 +1,4 @@
-"""Script calls over the connections of a client's pool, without the client's own way around a call.
+"""Calls over the connections of a client's pool, without the client's own way around a call.
 
 That takes longer than the call: metrics, events and wrappers each time a connection is taken from the pool
 and put back.  `pools` has a short way.  Where no connection is free, or the one that is has been closed by
@@ -75,9 +75,14 @@ class Kept(Inside):
         return reply
 
     def call(self, call: Any) -> Any:
-        """Send the command of a prepared call and return its reply."""
+        """Send a prepared call and return its reply; none to several commands where no connection is free.
+
+        The client's pipeline, interrupted between two replies, would give the other one to the next call.
+        """
         reply = self.use(self._exchange_prepared, call, self._after)
-        return send(self.client, call.command) if reply is NONE_FREE else reply
+        if reply is not NONE_FREE:
+            return reply
+        return [] if isinstance(call.command, list) else send(self.client, call.command)
 
     def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
@@ -166,9 +171,11 @@ class AsyncKept(AsyncInside):
         return reply
 
     async def call(self, call: Any) -> Any:
-        """Send the command of a prepared call and return its reply."""
+        """Send a prepared call and return its reply, as `Kept` does."""
         reply = await self.use(self._exchange_prepared, call, self._after)
-        return await send(self.client, call.command) if reply is NONE_FREE else reply
+        if reply is not NONE_FREE:
+            return reply
+        return [] if isinstance(call.command, list) else await send(self.client, call.command)
 
     async def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""

@@ -62,9 +62,10 @@ class UsualModuleTest(UsualTest):
 class UsualReading(UsualTest):
     """A prepared test without a script: the item's blocks are read, and then the identity.
 
-    No script is needed for one answer: within a generation bits are only ever set, so blocks that were read
-    before the identity was found unchanged are those of this filter, and what they say was true when the
-    first block that lacks a bit was read, or the last.
+    No script is needed for one answer: as long as a filter has its identity its bits are only ever set.  So
+    blocks that were read before the identity was found unchanged are those of this filter, and what they say
+    was true when the first block that lacks a bit was read, or the last.  (A key that was moved away and back
+    between two commands of one sending would not be noticed.)
     """
 
     @property
@@ -94,9 +95,9 @@ class UsualReading(UsualTest):
         return (yield from super().operation()) if found is None else found
 
     def _found(self, reply: Any) -> bool | None:
-        """Return the answer in the replies; None if it is another filter, or ends before the block does."""
+        """Return the answer in the replies; None without any, or if the filter is another or too short."""
         _, known, packed, _, _ = self
-        if reply[-1] != known.handle.identity:
+        if not reply or reply[-1] != known.handle.identity:
             return None
         there, size = True, known.block_bytes
         for found, (_, mask) in zip(reply, packed):  # noqa: B905 - `strict` costs a tenth of this method

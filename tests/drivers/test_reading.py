@@ -176,14 +176,20 @@ def test_an_exception_between_the_replies(
         assert (f.contains("x"), f.contains("y"), f.add("x")) == (True, False, False)
 
 
-def test_a_connection_that_has_to_be_made(any_client: redis.Redis) -> None:
-    """The client makes it, with the same answers."""
+def test_a_connection_that_has_to_be_made(any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client makes it, for the script: its pipeline, interrupted, would leave a reply to others."""
     f = BloomFilter(any_client, "seen", capacity=1000, error_rate=1e-5)
     f.add("x")
+    assert reads(f)
+    monkeypatch.setattr(any_client, "pipeline", None)
     for item, there in (("x", True), ("y", False)):
         any_client.connection_pool.disconnect()
         any_client.connection_pool.reset()
+        before = calls_of_scripts(any_client)
+        any_client.connection_pool.disconnect()
+        any_client.connection_pool.reset()
         assert f.contains(item) is there
+        assert calls_of_scripts(any_client) > before
 
 
 def test_where_connections_are_not_kept(any_client: redis.Redis) -> None:

@@ -11,6 +11,7 @@ import redis
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ShardedBloomFilter
+from bloomredis.drivers.aio import heeded
 from tests.support.proxy import Held, Proxy, passed
 
 SIZE: dict[str, Any] = {"capacity": 10_000_000, "error_rate": 1e-6}
@@ -382,3 +383,51 @@ def test_wait_for_and_again(any_proxy: Proxy) -> None:
         assert not any(await f.add_many(ITEMS[:200]))
 
     play(any_proxy, scene)
+
+
+def test_a_cancellation_that_becomes_an_error_is_raised() -> None:
+    """As that of an asyncio.wait_for() whose inner call fails in the same turn."""
+
+    async def failing() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise redis.ConnectionError("lost") from None
+
+    async def main() -> None:
+        task = asyncio.ensure_future(heeded(failing()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("keep", [None, False])
+@pytest.mark.parametrize("coalesce", [None, False])
+def test_a_batch_that_is_closed_after_its_loop(any_proxy: Proxy, coalesce: Any, keep: Any) -> None:
+    """What was answered by then is answered again in the next loop, though the client cannot disconnect."""
+    client = any_proxy.asyncio_client()
+    options: dict[str, Any] = {"coalesce": coalesce, "keep_connection": keep}
+    f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE, **options)
+    held = Held()
+
+    async def begin() -> asyncio.Task[list[bool]]:
+        await f.add("warm")
+        any_proxy.plan("add", passed, held)
+        task = asyncio.ensure_future(f.add_many(ITEMS))
+        await asyncio.to_thread(held.wait)
+        await _sent()
+        return task
+
+    loop = asyncio.new_event_loop()
+    task: Any = loop.run_until_complete(begin())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    task.get_coro().close()
+    for each in getattr(f._adds, "_tasks", ()):  # of a batch that others share
+        each.get_coro().close()
+    held.go.set()
+    client.connection_pool.reset()
+    assert asyncio.run(f.add_many(ITEMS)) == [True] * len(ITEMS)
