@@ -39,12 +39,13 @@ async def heeded(call: Awaitable[T]) -> T:
     in place of a cancellation.  And a client that is closed after its loop fails where it would disconnect.
     The answer would then be that of a call that its caller has given up.
     """
-    task = asyncio.current_task() if _has_loop() else None
+    loop = _running_loop()
+    task = asyncio.current_task() if loop else None
     before = task.cancelling() if task else 0
     try:
         result = await call
     except Exception as error:
-        if not _has_loop():
+        if loop is None or _running_loop() is not loop:
             raise GeneratorExit from error
         if task and task.cancelling() > before:
             raise asyncio.CancelledError from error
@@ -54,13 +55,12 @@ async def heeded(call: Awaitable[T]) -> T:
     return result
 
 
-def _has_loop() -> bool:
-    """Return whether a loop is running; none is where a coroutine is closed that its loop has left."""
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the loop that runs; none, or another one, where a coroutine is closed that its loop has left."""
     try:
-        asyncio.get_running_loop()
+        return asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return None
 
 
 async def drive(

@@ -6,6 +6,7 @@ import asyncio
 import os
 from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from itertools import compress
 from typing import Any, Final, TypeVar
 
@@ -52,6 +53,7 @@ class Coalescer:
         self._name = name
         self._send = send
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._open: set[Coroutine[Any, Any, Any]] = set()  # the calls that have been sent
 
     def join(self, asked: Asked) -> Waiting | None:
         """Return what to wait for of a call in the next batch; None if nobody is under way."""
@@ -77,7 +79,10 @@ class Coalescer:
                 f"the filter {self._name!r} is in use in another event loop; "
                 "make a client in this one and use filter.with_client(client)"
             )
-        self._loop = loop
+        for left in [*self._open]:  # the items of a call that its loop has left are pending once it is closed
+            with suppress(Exception):
+                left.close()
+        self._loop, self._open = loop, set()
         self._calls: list[Waiting] = []  # those that have not left,
         self._asked: list[Asked] = []  # and what each asks for
         self._under_way: list[set[str | bytes]] = []  # the items of each batch, and of a call alone
@@ -88,9 +93,11 @@ class Coalescer:
         """Make a call when `join` has found nobody under way."""
         own, under_way = set(items_of(asked)), self._under_way
         under_way.append(own)
+        self._open.add(call)
         try:
             return await call
         finally:
+            self._open.discard(call)
             under_way.remove(own)
             if under_way is self._under_way and self._asked:  # else this loop was closed
                 self._schedule()
@@ -102,12 +109,14 @@ class Coalescer:
             "the task that sent this call with others was ended; "
             "a second call on the same object answers as this one would have"
         )
-        under_way = self._under_way
+        under_way, call = self._under_way, self._send(items, items)
+        self._open.add(call)
         try:
-            answers = await self._send(items, items)
+            answers = await call
         except Exception as error:
             answers = error
         finally:  # also where something else is raised
+            self._open.discard(call)
             under_way.remove(own)
             if not calls[0].get_loop().is_closed():
                 _deliver(calls, asked, answers)

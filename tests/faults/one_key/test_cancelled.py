@@ -431,3 +431,38 @@ def test_a_batch_that_is_closed_after_its_loop(any_proxy: Proxy, coalesce: Any, 
     held.go.set()
     client.connection_pool.reset()
     assert asyncio.run(f.add_many(ITEMS)) == [True] * len(ITEMS)
+
+
+@pytest.mark.parametrize("keep", [None, False])
+@pytest.mark.parametrize("kind", ["alone", "shared", "many"])
+def test_a_call_that_its_loop_has_left(any_proxy: Proxy, kind: str, keep: Any) -> None:
+    """Its task is neither cancelled nor collected; its answer is for who asks again in the next loop."""
+    client = any_proxy.asyncio_client()
+    f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE, keep_connection=keep)
+    first, held = Held(), Held()
+
+    async def call() -> bool:
+        return (await f.add_many(["new", "other"]))[0] if kind == "many" else await f.add("new")
+
+    async def begin() -> list[asyncio.Task[Any]]:
+        await f.add("warm")
+        is_shared = kind == "shared"
+        any_proxy.plan("add", *[first] * is_shared, held)
+        calls = [*(f.add("first") for _ in range(is_shared)), call()]
+        calls += [f.add(f"{i}") for i in range(40 * is_shared)]
+        tasks = list(map(asyncio.ensure_future, calls))
+        await asyncio.to_thread(held.wait)
+        await _sent()
+        return tasks
+
+    loop = asyncio.new_event_loop()
+    tasks = loop.run_until_complete(begin())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    first.go.set()
+    held.go.set()
+    client.connection_pool.reset()
+    assert asyncio.run(call())
+    assert not any(task.done() for task in tasks)
+    for task in tasks:
+        task.get_coro().close()
