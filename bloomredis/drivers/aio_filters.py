@@ -47,7 +47,6 @@ class Filter(AsyncClaimer[I], Portable[I]):
         self._coalesce = operations.options.coalesce is not False
         straight = operations.servers == 1 and not is_cluster(type(self._client))
         self._usual = usual(operations, reads=sends_bytes(client)) if straight else None
-        self._is_cached = getattr(operations, "cache", None) is not None
         batches = Batches(client, operations, self._usual)
         self._adds = Coalescer(self.name, batches.add)
         self._tests = Coalescer(self.name, batches.test)
@@ -82,7 +81,13 @@ class Filter(AsyncClaimer[I], Portable[I]):
     async def add(self, item: I, *, token: str | None = None) -> bool:
         """Add an item; True if this call was the first to add it."""
         operations = self._operations
-        if self._is_cached and token is None and self._is_in_local_cache(item):
+        if (
+            token is None
+            and operations.cache is not None
+            and operations.in_local_cache(item)
+            # A shared call that has it may have its answer for nobody.
+            and not self._adds.is_under_way(operations.codec.encode_for_batch(item))
+        ):
             return False
         if token is not None:
             return await self._run(operations.add(item, token=token))
@@ -111,21 +116,14 @@ class Filter(AsyncClaimer[I], Portable[I]):
             return await resume(self._link, call.operation(), error)
         if reply != 1:  # it may be late
             return await resume(self._link, call.operation(), reply)
-        call.usual.added_by(call)
+        call.usual.added(call, 1)
         note_prepared()
         return True
-
-    def _is_in_local_cache(self, item: I) -> bool:
-        """Return whether an item is there, and no shared call has it, whose answer may come to nobody."""
-        operations = self._operations
-        if not operations.in_local_cache(item):
-            return False
-        return not self._adds.is_under_way(operations.codec.encode_for_batch(item))
 
     async def contains(self, item: I) -> bool:
         """Return whether an item is in the filter."""
         operations = self._operations
-        if self._is_cached and operations.in_local_cache(item):
+        if operations.cache is not None and operations.in_local_cache(item):
             return True
         if not self._coalesce:
             return await self._test_alone(item)

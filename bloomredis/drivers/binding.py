@@ -31,9 +31,7 @@ class Bound(Generic[C]):
     that, and has no client until it is used.
     """
 
-    _OF_CLIENT: ClassVar = frozenset(
-        ("_client", "_link", "_send", "_coalesce", "_adds", "_tests", "_usual", "_in_cache", "_is_cached")
-    )
+    _OF_CLIENT: ClassVar = frozenset(("_client", "_link", "_send", "_coalesce", "_adds", "_tests", "_usual"))
     """What is missing until then."""
 
     _is_asyncio: ClassVar[bool]

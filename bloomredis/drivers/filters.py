@@ -49,7 +49,6 @@ class Filter(Claimer[I], Portable[I]):
         common = usual(operations, reads=sends_bytes(client)) if straight else None
         batches = Batches(client, operations, common)
         self._usual = None if self._coalesce else common
-        self._in_cache = operations.in_local_cache if getattr(operations, "cache", None) else None
         self._adds = Coalescer(client, batches.add)
         self._tests = Coalescer(client, batches.test)
 
@@ -85,7 +84,8 @@ class Filter(Claimer[I], Portable[I]):
         :raises OutcomeUnknownError: no answer came; its `token` makes it safe to ask again.
         :raises ConnectionFailedError: no answer came, and nothing was added.
         """
-        if token is None and self._in_cache is not None and self._in_cache(item):
+        operations = self._operations
+        if token is None and operations.cache is not None and operations.in_local_cache(item):
             return False
         if token is None and self._usual is not None and (call := self._usual.add(item)) is not None:
             try:
@@ -94,11 +94,10 @@ class Filter(Claimer[I], Portable[I]):
                 return resume(self._link, call.operation(), error)
             if reply != 1:  # it may be late
                 return resume(self._link, call.operation(), reply)
-            call.usual.added_by(call)
-            if self._in_cache is not None:
+            call.usual.added(call, 1)
+            if operations.cache is not None:
                 note_prepared()
             return True
-        operations = self._operations
         if token is not None or not self._coalesce:
             return self._run(operations.add(item, token=token))
         encoded = operations.codec.encode_for_batch(item)
@@ -112,7 +111,8 @@ class Filter(Claimer[I], Portable[I]):
 
         :raises ConnectionFailedError: no answer came; likewise from all calls that only read.
         """
-        if self._in_cache is not None and self._in_cache(item):
+        operations = self._operations
+        if operations.cache is not None and operations.in_local_cache(item):
             return True
         if self._usual is not None and (call := self._usual.contains(item)) is not None:
             try:
@@ -122,10 +122,9 @@ class Filter(Claimer[I], Portable[I]):
             known = call.answer(reply)
             if known is None:
                 return resume(self._link, call.operation(), reply)
-            if self._in_cache is not None:
+            if operations.cache is not None:
                 note_prepared()
             return known
-        operations = self._operations
         if not self._coalesce:
             return self._run(operations.contains(item))
         encoded = operations.codec.encode_for_batch(item)

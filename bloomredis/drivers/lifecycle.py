@@ -157,6 +157,18 @@ class Adopting(Driven, Generic[I]):
         return made
 
 
+class Expiring(Bound[SyncClient]):
+    """Filters that can be given a time to live."""
+
+    def expire(self, seconds: float | timedelta) -> None:
+        """Let everything that the filter stores expire that many seconds (or a timedelta) from now.
+
+        :raises OutcomeUnknownError: no reply came; make the call again.
+        :raises FilterLostError: the filter was lost since this object first used it.
+        """
+        drive(self._link, self._operations.expire(seconds))
+
+
 def check_same_class(one: Bound[Any], other: object) -> None:
     """Raise `TypeError` for a filter that cannot be merged into another."""
     if not isinstance(other, type(one)):
@@ -174,15 +186,3 @@ def together(one: Any, other: Any) -> Callable[[bytes, bytes], bool]:
     if not is_cluster(kind):
         return lambda *_: True
     return lambda first, second: one.keyslot(first) == one.keyslot(second)
-
-
-class Expiring(Bound[SyncClient]):
-    """Filters that can be given a time to live."""
-
-    def expire(self, seconds: float | timedelta) -> None:
-        """Let everything that the filter stores expire that many seconds (or a timedelta) from now.
-
-        :raises OutcomeUnknownError: no reply came; make the call again.
-        :raises FilterLostError: the filter was lost since this object first used it.
-        """
-        drive(self._link, self._operations.expire(seconds))

@@ -204,7 +204,7 @@ class _Reporter:
         self._names = seen.name, type(seen).__name__, name
         self._filter = seen.__dict__
         self._verb = verb
-        self._is_cached = verb.may_be_cached and getattr(seen._operations, "cache", None) is not None  # noqa: SLF001 - as in _hook_of
+        self._is_cached = verb.may_be_cached and seen._operations.cache is not None  # noqa: SLF001 - as in _hook_of
         self.is_prepared = name in ("add", "contains")
 
     def report(self, args: tuple[Any, ...], answer: Any, started: float, counts: Counts) -> None:

@@ -39,6 +39,8 @@ class RoutedOperations(Verbs):
     """The verbs of a filter in several parts; the subclass finds the part of an item."""
 
     servers: int
+    cache: None = None
+    """There is no local cache of several parts."""
 
     def __init__(self, name: str, codec: Codec, options: Options) -> None:
         self.name = name
@@ -173,10 +175,6 @@ class RoutedOperations(Verbs):
     def has_pending(self) -> bool:
         """True if a call has no answer yet."""
         return any(part.has_pending() for part in list(self._parts.values()))
-
-    def in_local_cache(self, item: Any) -> bool:  # noqa: ARG002 - the signature of other filters
-        """False: there is no local cache."""
-        return False
 
     # -- claims
 

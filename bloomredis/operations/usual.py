@@ -1,4 +1,4 @@
-"""Common calls of a script, prepared without generators: the driver sends the command of the first step.
+"""Common calls, prepared without generators: the driver sends the command of the first step.
 
 In any other case nothing is prepared, and the operation runs.  If sending fails, is interrupted, or the
 answer is late, the operation takes over with that command as its first step, so that every decision stays in
@@ -152,27 +152,17 @@ class Usual:
             return None
         return UsualTests(self.command_of_test(handle, handle.layout.pack(items)), self, handle, items)
 
-    def added_by(self, call: UsualAdd) -> None:
-        """Note that the item of an add was new."""
+    def added(self, call: UsualAdd | UsualBatch, new: int) -> None:
+        """Note how many items of an add were new, and react to a filter whose capacity is reached."""
         give_back(call.lane)
-        self.stored.left -= 1
-        if self.stored.left <= 0:
-            self._passed()
-        if self.cache is not None:
-            self.cache.learn(call.known.handle, call.encoded, call.sent, there=True, new=True)
-
-    def added(self, new: int) -> None:
-        """Count new items."""
         self.stored.left -= new
         if self.stored.left <= 0:
-            self._passed()
-
-    def _passed(self) -> None:
-        """React to a filter whose capacity is reached, unless nobody watches over it."""
-        if self._fullness is None:
-            self.stored.left = UNBOUNDED
-        else:
-            self._fullness.passed()
+            if self._fullness is None:  # nobody watches over it
+                self.stored.left = UNBOUNDED
+            else:
+                self._fullness.passed()
+        if self.cache is not None and isinstance(call, UsualAdd):
+            self.cache.learn(call.known.handle, call.encoded, call.sent, there=True, new=bool(new))
 
     def contains(self, item: Any) -> UsualTest | None:
         """Prepare a test; None if it is no common one."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.operations.outcomes import Answers
-from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, give_back
+from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane
 from bloomredis.protocol.replies import Reply, flags_of
 from bloomredis.protocol.steps import Command, Op
 from bloomredis.stored.handle import Handle
@@ -37,8 +37,7 @@ class UsualBatch(NamedTuple):
         flags = flags_of(reply)
         if len(flags) != len(self.items) or time.monotonic() - self.sent > RECEIPT_SECONDS:
             return None
-        give_back(self.lane)
-        self.usual.added(sum(flags))
+        self.usual.added(self, sum(flags))
         items, keep, generation = self.items, self.usual.filter.ledger.keep, self.handle.generation
         return Answers(lambda i, answer: keep(items[i], generation, answer=answer), flags)
 

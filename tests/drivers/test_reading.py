@@ -183,8 +183,6 @@ def test_a_connection_that_has_to_be_made(any_client: redis.Redis, monkeypatch: 
     assert reads(f)
     monkeypatch.setattr(any_client, "pipeline", None)
     for item, there in (("x", True), ("y", False)):
-        any_client.connection_pool.disconnect()
-        any_client.connection_pool.reset()
         before = calls_of_scripts(any_client)
         any_client.connection_pool.disconnect()
         any_client.connection_pool.reset()
