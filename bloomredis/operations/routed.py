@@ -206,8 +206,9 @@ class RoutedOperations(Verbs):
         if error is None:
             return [made[id(held)] for held in merged]
         known = merged.index(None)
+        handed_out = set(map(id, merged[:known]))  # of equal items it is one
         for item, after in zip(encoded[known:], merged[known:], strict=True):
-            if after is not None:
+            if after is not None and id(after) not in handed_out:
                 self._part(self._place(as_bytes(item))).claim_again(after)
         raise stopped_batch("claim_many", [made.get(id(held)) for held in merged], items, error, outcomes)
 

@@ -89,6 +89,25 @@ def test_a_batch_that_is_interrupted_again_and_again(any_server: Server) -> None
     assert f.add_many(batch) == [False] * 3
 
 
+def test_an_interrupted_batch_hands_out_a_claim_once(any_server: Server) -> None:
+    """An item of the rest is busy if the claims so far have that of an equal one; else it is claimed."""
+    up, down = servers = [Down(any_server.client(db=db)) for db in range(2)]
+    clients: list[Any] = servers
+    f = ShardedBloomFilter(clients, "seen", **OPTIONS)
+    f.add_many(ITEMS)
+    spread: Any = f._operations
+    fresh = [str(i) for i in range(1000, 1100)]
+    first, later = [each for each in fresh if clients[spread._place(each.encode())[0]] is up][:2]
+    away = next(each for each in fresh if clients[spread._place(each.encode())[0]] is down)
+    down.down = True
+    with pytest.raises(BatchInterruptedError) as caught:
+        f.claim_many([first, away, first, later])
+    down.down = False
+    assert [claim.state for claim in caught.value.results] == ["claimed"]
+    assert caught.value.rest == [away, first, later]
+    assert [claim.state for claim in f.claim_many(caught.value.rest)] == ["claimed", "busy", "claimed"]
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_asks_all_servers(any_server: Server) -> None:
     """The parent's threads are not there, so it makes its own."""
