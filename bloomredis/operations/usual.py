@@ -18,7 +18,7 @@ from bloomredis.operations.filter import FilterOperations
 from bloomredis.operations.membership import ADD, CONTAINS
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.operations.usual_batches import UsualBatch, UsualTests
-from bloomredis.operations.usual_tests import UsualModuleTest, UsualReading, UsualTest, read_identity
+from bloomredis.operations.usual_contains import UsualModuleTest, UsualReading, UsualTest, read_identity
 from bloomredis.protocol.receipts import Lane, give_back
 from bloomredis.protocol.steps import Command, Op
 from bloomredis.protocol.wire import beginning, parts

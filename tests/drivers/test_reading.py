@@ -13,7 +13,7 @@ import redis.asyncio
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, FilterLostError, ServerRefusedError, ShardedBloomFilter
-from bloomredis.operations.usual_tests import UsualReading
+from bloomredis.operations.usual_contains import UsualReading
 from bloomredis.stored import planning
 from tests.support.proxy import after, passed, proxied
 from tests.support.servers import Server
