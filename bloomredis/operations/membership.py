@@ -251,7 +251,7 @@ class Membership:
         if pending.answer is not None:
             if handle.is_being_rebuilt:
                 return (yield from self._answer_in_both(handle, packed, answer=pending.answer))
-            there = yield from self._stored.test(handle, (item,), lambda: packed, replicas=self._replicas)
+            there = yield from self._stored.test(handle, (item,), lambda: packed, replicas=False)
             if not there[0]:  # forgotten meanwhile
                 return (yield from self._add(handle, packed, (item,)))
             return int(pending.answer)

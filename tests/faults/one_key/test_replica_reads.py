@@ -77,3 +77,26 @@ def test_reads_of_a_replica_by_tasks(split: Cluster, clock: Clock) -> None:
                 await read_and_add()
 
     asyncio.run(main())
+
+
+def test_a_kept_answer_does_not_depend_on_a_replica(split: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That an item is not there yet at a replica does not mean that the filter has forgotten it."""
+    items = [f"item-{i}" for i in range(1100)]
+    execute: Any = redis.Redis.execute_command
+    sent = 0
+
+    def interrupted(self: redis.Redis, *command: Any, **options: Any) -> Any:
+        nonlocal sent
+        sent += command[0] == "EVALSHA"
+        if sent == 2:
+            raise KeyboardInterrupt
+        return execute(self, *command, **options)
+
+    with split.client(**FROM_REPLICAS) as client:
+        f = BloomFilter(client, "seen", **SIZE)
+        assert not f.add("x")
+        with monkeypatch.context() as patch:
+            patch.setattr(redis.Redis, "execute_command", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                f.add_many(items)
+        assert f.add_many(items) == [True] * 1100
