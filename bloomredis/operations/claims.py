@@ -19,7 +19,7 @@ from mmh3 import hash_bytes
 
 from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError
-from bloomredis.operations.held import Held, State, Terms
+from bloomredis.operations.held import Held, Owed, State, Terms, answered
 from bloomredis.operations.outcomes import raise_interrupted
 from bloomredis.protocol import scripts
 from bloomredis.protocol.calls import call
@@ -35,7 +35,6 @@ from bloomredis.stored.handle import Handle, LayoutChanged
 C = TypeVar("C")
 
 _CLAIM, _COMMIT, _RELEASE, _EXTEND = map(scripts.load, ("claim", "commit", "release", "extend"))
-_ANSWERS: Final[dict[str, State]] = {"c": "claimed", "d": "done", "b": "busy"}
 _MOST_ITEMS: Final = 200
 """Items that one script claims: each costs it two more commands than its probes."""
 
@@ -57,11 +56,11 @@ class Claims:
 
     def renew(self) -> None:
         """Forget all claims: a forked child does not hold those of its parent."""
-        self._pending: dict[bytes, bytes] = {}  # owners in calls without an answer, by claim and holder
+        self._pending = Owed()
         renewed_after_fork(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pending": {}}
+        return {**self.__dict__, "_pending": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -118,18 +117,38 @@ class Claims:
     ) -> Op[list[Held]]:
         """Claim packed items in one script; an owner whose call was not answered is used again."""
         keys = list(map(self._key, encoded))
-        owners = [self._pending.pop(key + terms.holder, b"") or terms.new_owner() for key in keys]
+        owners = [self._pending.take(key + terms.holder) or [terms.new_owner()] for key in keys]
         sent = time.monotonic()
         try:
             with outcome_matters(self._stored.name, _AGAIN):
-                arguments = (packed, terms.lease, b"".join(owners))
+                arguments = (packed, terms.lease, b"".join(first for first, *_ in owners))
                 reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
         except BaseException:
-            for key, owner in zip(keys, owners, strict=True):
-                self._pending.setdefault(key + terms.holder, owner)
+            for key, own in zip(keys, owners, strict=True):
+                self._pending.keep(key + terms.holder, own)
             raise
-        values = [handle.generation + owner for owner in owners]
-        return _answered(reply, terms, sent, zip(items, encoded, values, strict=True))
+        values = [handle.generation + first for first, *_ in owners]
+        claims = answered(reply, terms, sent, zip(items, encoded, values, strict=True))
+        left = [i for i, own in enumerate(owners) if len(own) > 1 and claims[i].state == "busy"]
+        if left:  # another call of this object may have the claim, and had no answer either
+            for i in left:
+                self._pending.keep(keys[i] + terms.holder, owners[i][1:])
+            yield from self._claim_once_more(handle, left, claims, terms)
+        return claims
+
+    def _claim_once_more(
+        self, handle: Handle, indexes: Sequence[int], claims: list[Held], terms: Terms
+    ) -> Op[None]:
+        """Claim items again, with the owners that are left; put the claims where those before were."""
+        encoded, items = ([getattr(claims[i], name) for i in indexes] for name in ("encoded", "item"))
+        try:
+            again = yield from self._claim(handle, encoded, items, handle.layout.pack(encoded), terms)
+        except BaseException:
+            for held in claims:
+                self.claim_again(held)
+            raise
+        for i, held in zip(indexes, again, strict=True):
+            claims[i] = held
 
     def commit(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim."""
@@ -195,7 +214,7 @@ class Claims:
     def claim_again(self, held: Held) -> None:
         """Let the next claim of the item return this one."""
         if held.state == "claimed":
-            self._pending.setdefault(self._key(held.encoded) + held.holder, held.owner)
+            self._pending.keep(self._key(held.encoded) + held.holder, [held.owner])
 
     def _call(self, script: scripts.Script, keys: list[bytes], held: Held, arguments: list[int]) -> Op[Any]:
         with outcome_matters(self._stored.name, _AGAIN):
@@ -215,27 +234,6 @@ class Claims:
             f"the claim on {shown(held.item)} ran out, its owner claimed it again, or its filter was "
             "cleared, and another worker may have it; nothing was changed: take a longer lease, or renew=True"
         )
-
-
-def _answered(
-    reply: str | bytes, terms: Terms, sent: float, claims: Iterable[tuple[Any, str | bytes, bytes]]
-) -> list[Held]:
-    """Return the claims of a call that was sent at that monotonic time, by the script's reply."""
-    answers, *busy = (reply if isinstance(reply, str) else reply.decode()).split(" ")
-    # A key is there until the millisecond after the one that it lasts to.
-    own, others = sent + terms.lease / 1000, (time.monotonic() + (int(left) + 1) / 1000 for left in busy)
-    return [
-        Held(
-            item,
-            _ANSWERS[answer],
-            as_bytes(code),
-            value,
-            until=next(others) if answer == "b" else own,
-            lease=terms.lease,
-            holder=terms.holder,
-        )
-        for answer, (item, code, value) in zip(answers, claims, strict=True)
-    ]
 
 
 def _distinct(encoded: Iterable[str | bytes]) -> tuple[list[int], list[int]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal
@@ -15,6 +16,7 @@ from mmh3 import hash_bytes
 
 from bloomredis import arguments
 from bloomredis.arguments import shown
+from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import Lane
 
 State = Literal["claimed", "done", "busy", "released", "lost"]
@@ -104,6 +106,49 @@ class Held:
     def prolong(self, lease: int, sent: float) -> None:
         """Note that it is held for `lease` ms from that monotonic time on, at least."""
         self.until = max(self.until, sent + lease / 1000)
+
+
+class Owed:
+    """Owners of claims that callers did not get, by claim and holder: calls without an answer.
+
+    Several callers may have asked for one item, and only the server knows whose call came first.
+    """
+
+    def __init__(self) -> None:
+        self._owners: dict[bytes, list[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, key: bytes) -> list[bytes]:
+        """Return the owners for one claim, and forget them."""
+        with self._lock:
+            return self._owners.pop(key, [])
+
+    def keep(self, key: bytes, owners: Sequence[bytes]) -> None:
+        """Remember owners for one claim."""
+        with self._lock:
+            known = self._owners.setdefault(key, [])
+            known += [each for each in owners if each not in known]
+
+
+def answered(
+    reply: str | bytes, terms: Terms, sent: float, claims: Iterable[tuple[Any, str | bytes, bytes]]
+) -> list[Held]:
+    """Return the claims of a call that was sent at that monotonic time, by the script's reply."""
+    answers, *busy = (reply if isinstance(reply, str) else reply.decode()).split(" ")
+    # A key is there until the millisecond after the one that it lasts to.
+    own, others = sent + terms.lease / 1000, (time.monotonic() + (int(left) + 1) / 1000 for left in busy)
+    return [
+        Held(
+            item,
+            _STATES[answer],
+            as_bytes(code),
+            value,
+            until=next(others) if answer == "b" else own,
+            lease=terms.lease,
+            holder=terms.holder,
+        )
+        for answer, (item, code, value) in zip(answers, claims, strict=True)
+    ]
 
 
 def token_of(held: Held, name: str) -> str:

@@ -189,9 +189,12 @@ class RoutedOperations(Verbs):
         claimed: list[tuple[Queueing, Held]] = []
 
         def call(own: list[int], mine: Any, part: Queueing) -> Op[list[Held]]:
-            held = yield from part.claim_encoded(
-                parts_of(mine)[0], [items[i] for i in own], terms, lambda held: held
-            )
+            mine = parts_of(mine)[0]
+            try:
+                held = yield from part.claim_encoded(mine, [items[i] for i in own], terms, lambda held: held)
+            except BatchInterruptedError as error:
+                claimed.extend((part, each) for each in error.results)
+                raise
             claimed.extend((part, each) for each in held)
             return held
 
@@ -207,9 +210,9 @@ class RoutedOperations(Verbs):
             return [made[id(held)] for held in merged]
         known = merged.index(None)
         handed_out = set(map(id, merged[:known]))  # of equal items it is one
-        for item, after in zip(encoded[known:], merged[known:], strict=True):
-            if after is not None and id(after) not in handed_out:
-                self._part(self._place(as_bytes(item))).claim_again(after)
+        for part, held in claimed:
+            if id(held) not in handed_out:
+                part.claim_again(held)
         raise stopped_batch("claim_many", [made.get(id(held)) for held in merged], items, error, outcomes)
 
     def commit(self, held: Held) -> Op[None]:

@@ -277,6 +277,64 @@ def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
     assert make(BloomFilter, server.client()).info().count == len(items)
 
 
+def claim_twice_without_an_answer(f: Any, patch: pytest.MonkeyPatch, *, inner_is_first: bool) -> None:
+    """Let two calls claim "a", one while the other is under way, and "b" too; neither gets its reply."""
+    f.claim_many(["the server has the script"])
+    execute: Any = redis.Redis.execute_command
+    calls = 0
+
+    def inner() -> None:
+        with pytest.raises(BatchInterruptedError):
+            f.claim_many(["a", "b"])
+
+    def lost(client: Any, *command: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        is_outer = calls == 1
+        if is_outer and inner_is_first:
+            inner()
+        execute(client, *command, **options)
+        if is_outer and not inner_is_first:
+            inner()
+        raise redis.TimeoutError("no reply")
+
+    with patch.context() as own:
+        own.setattr(redis.Redis, "execute_command", lost)
+        with pytest.raises(OutcomeUnknownError):
+            f.claim("a")
+
+
+@pytest.mark.parametrize("inner_is_first", [True, False])
+def test_two_claims_without_an_answer(
+    server: Server, monkeypatch: pytest.MonkeyPatch, *, inner_is_first: bool
+) -> None:
+    """Whichever was executed first, the next call on the object returns it, and only that one does."""
+    f = make(BloomFilter, server.client(), keep_connection=False)
+    claim_twice_without_an_answer(f, monkeypatch, inner_is_first=inner_is_first)
+    assert [f.claim(item).state for item in "aabb"] == ["claimed", "busy", "claimed", "busy"]
+
+
+def test_an_error_between_two_owners(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first look has claimed is claimed again by who asks again."""
+    f = make(BloomFilter, server.client(), keep_connection=False)
+    claim_twice_without_an_answer(f, monkeypatch, inner_is_first=False)
+    execute: Any = redis.Redis.execute_command
+    calls = 0
+
+    def fails_second(client: Any, *command: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise redis.TimeoutError("no reply")
+        return execute(client, *command, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(redis.Redis, "execute_command", fails_second)
+        with pytest.raises(BatchInterruptedError):
+            f.claim_many(["c", "a"])
+    assert [claim.state for claim in f.claim_many(["c", "a"])] == ["claimed"] * 2
+
+
 def test_an_interrupted_batch_of_claims(server: Server) -> None:
     """The error has the claims so far, and the rest is claimed by asking again."""
     items = [f"item-{i}" for i in range(1000)]

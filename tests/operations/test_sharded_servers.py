@@ -108,6 +108,36 @@ def test_an_interrupted_batch_hands_out_a_claim_once(any_server: Server) -> None
     assert [claim.state for claim in f.claim_many(caught.value.rest)] == ["claimed", "busy", "claimed"]
 
 
+class Failing(Down):
+    """A client that raises an error in place of one of its commands."""
+
+    error: BaseException | None = None
+    at = 0
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        self.at -= 1
+        if self.at == 0 and self.error is not None:
+            raise self.error
+        return super().execute_command(*command, **options)
+
+
+def test_claims_of_a_server_that_stopped_before_an_interrupt(any_server: Server) -> None:
+    """What it had made by then is claimed again too by who asks again."""
+    servers = [Failing(any_server.client(db=db)) for db in range(2)]
+    clients: list[Any] = servers
+    f = ShardedBloomFilter(clients, "seen", capacity=100_000, error_rate=1e-6, shards=2)
+    items = [f"claim-{i}" for i in range(1600)]
+    f.add_many(ITEMS)
+    f.release_many(f.claim_many(items[:20]))
+    for server, error, at in zip(
+        servers, (redis.ConnectionError("gone"), KeyboardInterrupt()), (2, 3), strict=True
+    ):
+        server.error, server.at = error, at
+    with pytest.raises(KeyboardInterrupt):
+        f.claim_many(items, lease=3600)
+    assert Counter(claim.state for claim in f.claim_many(items)) == {"claimed": 1600}
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_asks_all_servers(any_server: Server) -> None:
     """The parent's threads are not there, so it makes its own."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from bloomredis.errors import ServerRefusedError
 from bloomredis.operations import local_cache, membership, outcomes
 from bloomredis.operations.claims import Claims
-from bloomredis.operations.held import Terms
+from bloomredis.operations.held import Owed, Terms
 from bloomredis.operations.local_cache import CachedMembership
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import as_bytes
@@ -165,9 +165,9 @@ def _receipts_are_ignored(patch: Patch) -> None:
 def _claims_are_not_pending(patch: Patch) -> None:
     """A claim without an answer is forgotten by its object, and so is one that did not reach its caller."""
 
-    class Forgetful(dict[bytes, bytes]):
-        def pop(self, *_: Any) -> bytes:
-            return b""
+    class Forgetful(Owed):
+        def take(self, key: bytes) -> list[bytes]:
+            return []
 
     def renew(self: Claims) -> None:
         self._pending = Forgetful()
