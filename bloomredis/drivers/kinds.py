@@ -59,7 +59,8 @@ class BloomFilter(Filter[I], Queueing[I], Rebuildable, Expiring):
     :param local_cache: answer from a copy of the filter in this process (as large as the filter) if all
         bits of an item are set there, which is right while the generation stands; else ask the server.
     :param local_cache_check: seconds (or a timedelta) until the generation is checked again.  For that long
-        `add` may call an item "already there" of a filter that was cleared, evicted or lost.
+        `add` may call an item "already there" of a filter that was cleared, evicted or lost.  What was once
+        in the filter stays in the copy where the server comes back with an older state of it.
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 

@@ -196,6 +196,24 @@ def test_a_clear_by_another_is_noticed_within_the_check(bloom: Any, any_client: 
     assert time.monotonic() >= begin + 0.2
 
 
+def test_an_older_state_of_the_filter_does_not_empty_the_copy(bloom: Any, any_client: redis.Redis) -> None:
+    """What was seen in it stays known, until `info()` notices; a new object reads what is there."""
+    f = make(bloom, any_client, local_cache=True, local_cache_check=0.01)
+    f.add("before")
+    older: Any = any_client.dump("seen")
+    assert f.add("after")
+    assert f.info().count == 2
+    any_client.restore("seen", 0, older, replace=True)
+    time.sleep(0.02)
+    assert not f.contains("never")  # the primary is asked, and the generation stands
+    assert (f.contains("after"), f.add("after")) == (True, False)
+    assert make(bloom, any_client, local_cache=True).contains_many(["before", "after"]) == [True, False]
+    with pytest.raises(FilterLostError):
+        f.info()
+    f.reserve()
+    assert f.add("after")
+
+
 def test_ones_own_clear_empties_the_copy(bloom: Any, any_client: redis.Redis) -> None:
     """And so do delete() and reserve()."""
     f = make(bloom, any_client, local_cache=True, local_cache_check=100)
