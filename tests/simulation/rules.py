@@ -70,6 +70,7 @@ class Rules(Repeats):
         """Return the changes that the answer to a request may be about, the likeliest first."""
         new = request.answer and request.verb == "add"
         live, inherited = self._history.live(request.item), self._inherited(request)
+        standing = {entry.generation for entry in self._history.window(request)}
         found = [
             each
             for each in self._history.changes[request.item]
@@ -79,7 +80,8 @@ class Rules(Repeats):
         def unlikely(change: Change) -> tuple[bool, ...]:
             own, owed = request in change.claimants, not set(inherited).isdisjoint(change.claimants)
             known = request.owner.knows(change.generation, request)
-            return not known, change not in live, not own, change.claimants != [request], not owed
+            stood = change.generation in standing
+            return not known, change not in live, not stood, not own, change.claimants != [request], not owed
 
         return sorted(found, key=unlikely) if len(found) > 1 else found
 
