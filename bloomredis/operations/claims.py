@@ -162,6 +162,7 @@ class Claims:
 
     def _commit(self, handle: Handle, held: Held) -> Op[None]:
         if not held.value.startswith(handle.generation):
+            held.lane = None  # what an earlier call of it did is gone with its filter
             raise self._lost(held)
         keys, arguments = [self._key(held.encoded)], [handle.layout.pack_one(held.encoded), held.owner]
         if self._retry_safe:

@@ -189,14 +189,11 @@ class RoutedOperations(Verbs):
         claimed: list[tuple[Queueing, Held]] = []
 
         def call(own: list[int], mine: Any, part: Queueing) -> Op[list[Held]]:
-            mine = parts_of(mine)[0]
-            try:
-                held = yield from part.claim_encoded(mine, [items[i] for i in own], terms, lambda held: held)
-            except BatchInterruptedError as error:
-                claimed.extend((part, each) for each in error.results)
-                raise
-            claimed.extend((part, each) for each in held)
-            return held
+            def made(held: Held) -> Held:
+                claimed.append((part, held))
+                return held
+
+            return part.claim_encoded(parts_of(mine)[0], [items[i] for i in own], terms, made)
 
         try:
             outcomes = yield from self._gathered(encoded, call)

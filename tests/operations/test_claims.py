@@ -277,6 +277,22 @@ def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
     assert make(BloomFilter, server.client()).info().count == len(items)
 
 
+def test_a_lost_claim_creates_no_filter(bloom: Any, any_client: redis.Redis) -> None:
+    """Nor does one whose commit found that its filter had vanished."""
+    f = make(bloom, any_client)
+    claim = f.claim("a")
+    any_client.delete("seen")
+    with pytest.raises(FilterLostError):
+        run(bloom, claim, "commit")
+    f.reserve()
+    with pytest.raises(ClaimLostError):
+        run(bloom, claim, "commit")
+    f.delete()
+    with pytest.raises(ClaimLostError):
+        run(bloom, claim, "commit")
+    assert not any_client.exists("seen")
+
+
 def claim_twice_without_an_answer(f: Any, patch: pytest.MonkeyPatch, *, inner_is_first: bool) -> None:
     """Let two calls claim "a", one while the other is under way, and "b" too; neither gets its reply."""
     f.claim_many(["the server has the script"])
