@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from datetime import timedelta
 from typing import Any, NoReturn, Self
@@ -34,6 +35,7 @@ class _Claim:
         self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing
         self._run = seen._run  # noqa: SLF001
         self._held = held
+        self._process = os.getpid()  # that made or entered it; a child that leaves its copy ends nothing
         observing.watch_claim(self, seen)
         if renew and self:
             self._renew()
@@ -128,9 +130,12 @@ class Claim(_Claim):
         self._run(self._operations.extend(self._held, lease))
 
     def __enter__(self) -> Self:
+        self._process = os.getpid()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        if self._process != os.getpid():
+            return
         if kind is None and (self or self._held.is_unreported):
             self.commit()
         elif self:
@@ -167,9 +172,12 @@ class AsyncClaim(_Claim):
         await self._run(self._operations.extend(self._held, lease))
 
     async def __aenter__(self) -> Self:
+        self._process = os.getpid()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        if self._process != os.getpid():
+            return
         if kind is None and (self or self._held.is_unreported):
             await self.commit()
         elif self:
@@ -233,7 +241,7 @@ class Claiming:
 
     async def __aenter__(self) -> AsyncClaim:
         self._claim = await self._claiming
-        return self._claim
+        return await self._claim.__aenter__()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
         await self._claim.__aexit__(kind, error, traceback)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -92,11 +93,11 @@ class FilterOperations(StoredVerbs):
         return self._answering.test(encoded)
 
     def keeper(self) -> Keep:
-        """Return what keeps answers of the filter as it is now, for a caller who asks again."""
-        handle = self.stored.handle
+        """Return what keeps answers of the filter as it is now, in this process."""
+        handle, process = self.stored.handle, os.getpid()
 
         def keep(encoded: Encoded, answers: Sequence[bool]) -> None:
-            if handle is not None:
+            if handle is not None and process == os.getpid():
                 for item, answer in zip(encoded, answers, strict=False):
                     self.ledger.keep(item, handle.generation, answer=answer)
 

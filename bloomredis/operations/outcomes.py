@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NoReturn
 
@@ -27,16 +28,17 @@ class Answers(list[bool]):
     """Answers of a batch, in order; one that could not be delivered can be kept for who asks again.
 
     `keep` is given the index of an item and its answer; it must not refer to the answers, which would keep
-    both in memory until the next collection of garbage.
+    both in memory until the next collection of garbage.  A forked child keeps none of its parent's answers.
     """
 
     def __init__(self, keep: Callable[[int, bool], None], answers: Iterable[bool] = ()) -> None:
         super().__init__(answers)
         self._keep = keep
+        self._process = os.getpid()
 
     def keep(self, indexes: Iterable[int]) -> None:
         """Keep the answers of these items of the batch."""
-        for i in indexes:
+        for i in indexes if self._process == os.getpid() else ():
             self._keep(i, self[i])
 
 

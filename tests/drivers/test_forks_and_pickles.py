@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -43,6 +44,68 @@ def test_a_forked_child_uses_the_filter(any_server: Server, coalesce: bool) -> N
         for child in children:
             child.join()
     assert winners(answers, ITEMS) == {1: len(ITEMS)}
+
+
+def _in_child(work: Callable[[], object]) -> int:
+    """Return the exit status of a forked child: 0 if `work` returned True, 1 if it raised or did not."""
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            status = int(work() is not True)
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("error", [None, SystemExit])
+def test_a_child_that_leaves_a_block_ends_no_claim(
+    any_server: Server, error: type[BaseException] | None
+) -> None:
+    """The claim that its parent made and entered stays the parent's, however the child leaves."""
+    with any_server.client() as client:
+        f, other = make(client), make(client)
+        with f.claim("a", renew=True) as claim:
+
+            def leaves() -> bool:
+                claim.__exit__(error, None, None)
+                return True
+
+            assert _in_child(leaves) == 0
+            assert other.claim("a").state == "busy"
+        assert claim.state == "done"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_may_end_a_claim_that_it_was_given(any_server: Server) -> None:
+    """A block that it enters itself, or a call of its own, acts on the claim."""
+    with any_server.client() as client:
+        f = make(client)
+        claim = f.claim("a")
+
+        def works() -> bool:
+            with claim:
+                pass
+            return claim.state == "done"
+
+        assert _in_child(works) == 0
+        assert f.contains("a")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_answers_that_nobody_asked_for_stay_with_the_parent(any_server: Server) -> None:
+    """A child that leaves a copied `dedupe` is not given as new what its parent goes on to be given."""
+    with any_server.client() as client:
+        f = make(client)
+        new = f.dedupe(["a", "b", "c"])
+        assert next(new) == "a"
+
+        def leaves() -> bool:
+            new.close()  # type: ignore[attr-defined]  # a generator
+            return f.add_many(["b", "c"]) == [False, False]
+
+        assert _in_child(leaves) == 0
+        assert list(new) == ["b", "c"]
 
 
 @pytest.mark.parametrize("cls", [BloomFilter, bloomredis.asyncio.BloomFilter])
