@@ -115,19 +115,22 @@ class Owed:
     """
 
     def __init__(self) -> None:
-        self._owners: dict[bytes, list[bytes]] = {}
+        self._owners: dict[bytes, set[bytes]] = {}
         self._lock = threading.Lock()
 
     def take(self, key: bytes) -> list[bytes]:
-        """Return the owners for one claim, and forget them."""
+        """Return the owners for one claim, of a name the newest first, and forget them.
+
+        The newest takes over from the others, whose late copies take nothing back then.
+        """
         with self._lock:
-            return self._owners.pop(key, [])
+            return sorted(self._owners.pop(key, ()), reverse=True)
 
     def keep(self, key: bytes, owners: Sequence[bytes]) -> None:
         """Remember owners for one claim."""
-        with self._lock:
-            known = self._owners.setdefault(key, [])
-            known += [each for each in owners if each not in known]
+        if owners:
+            with self._lock:
+                self._owners.setdefault(key, set()).update(owners)
 
 
 def answered(

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -27,7 +28,9 @@ from bloomredis import (
     ConnectionFailedError,
     FilterLostError,
     OutcomeUnknownError,
+    ServerRefusedError,
 )
+from bloomredis.operations.held import Owed, Terms
 from tests.support.losing import losing
 from tests.support.racing import SPAWN, race_threads
 from tests.support.servers import Server, binaries, running
@@ -330,8 +333,35 @@ def test_two_claims_without_an_answer(
     assert [f.claim(item).state for item in "aabb"] == ["claimed", "busy", "claimed", "busy"]
 
 
+def test_a_refused_claim_by_a_name_is_forgotten(server: Server) -> None:
+    """A later one by that name takes over as if the first had not been tried."""
+    f, g = (make(BloomFilter, server.client()) for _ in range(2))
+    f.add("warm")
+    with server.client() as admin:
+        admin.config_set("maxmemory", 1)
+        with pytest.raises(ServerRefusedError):
+            f.claim("a", owner="rank-7")
+        admin.config_set("maxmemory", 0)
+    assert g.claim("a", owner="rank-7").state == "claimed"
+    time.sleep(0.002)  # claims by one name are told apart by milliseconds
+    assert f.claim("a", owner="rank-7").state == "claimed"
+
+
+def test_of_a_name_the_newest_owner_is_used_first() -> None:
+    """So that a late copy of the other call takes nothing back."""
+    terms, owed = Terms(1000, b"rank-7.."), Owed()
+    older, newer = terms.new_owner(), b"rank-7.." + b"\xff" * 8
+    for order in ([older, newer], [newer, older]):
+        for owner in order:
+            owed.keep(b"key", [owner])
+        assert owed.take(b"key") == [newer, older]
+        assert owed.take(b"key") == []
+
+
 def test_an_error_between_two_owners(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the first look has claimed is claimed again by who asks again."""
+    owners = (each.to_bytes(8) * 2 for each in count(1))  # the inner call's is tried first: it is the larger
+    monkeypatch.setattr(Terms, "new_owner", lambda _: next(owners))
     f = make(BloomFilter, server.client(), keep_connection=False)
     claim_twice_without_an_answer(f, monkeypatch, inner_is_first=False)
     execute: Any = redis.Redis.execute_command
