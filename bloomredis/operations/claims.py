@@ -20,7 +20,7 @@ from mmh3 import hash_bytes
 from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError
 from bloomredis.operations.held import Held, Owed, State, Terms, answered
-from bloomredis.operations.outcomes import is_not_executed, raise_interrupted
+from bloomredis.operations.outcomes import raise_interrupted
 from bloomredis.protocol import scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.forks import renewed_after_fork
@@ -117,15 +117,14 @@ class Claims:
     ) -> Op[list[Held]]:
         """Claim packed items in one script; an owner whose call was not answered is used again."""
         keys = list(map(self._key, encoded))
-        owed = [self._pending.take(key + terms.holder) for key in keys]
-        owners = [own or [terms.new_owner()] for own in owed]
+        owners = [self._pending.take(key + terms.holder) or [terms.new_owner()] for key in keys]
         sent = time.monotonic()
         try:
             with outcome_matters(self._stored.name, _AGAIN):
                 arguments = (packed, terms.lease, b"".join(first for first, *_ in owners))
                 reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
-        except BaseException as error:
-            for key, own in zip(keys, owed if is_not_executed(error) else owners, strict=True):
+        except BaseException:  # a refusal too says nothing of an earlier sending
+            for key, own in zip(keys, owners, strict=True):
                 self._pending.keep(key + terms.holder, own)
             raise
         values = [handle.generation + first for first, *_ in owners]

@@ -28,7 +28,6 @@ from bloomredis import (
     ConnectionFailedError,
     FilterLostError,
     OutcomeUnknownError,
-    ServerRefusedError,
 )
 from bloomredis.operations.held import Owed, Terms
 from tests.support.losing import losing
@@ -331,20 +330,6 @@ def test_two_claims_without_an_answer(
     f = make(BloomFilter, server.client(), keep_connection=False)
     claim_twice_without_an_answer(f, monkeypatch, inner_is_first=inner_is_first)
     assert [f.claim(item).state for item in "aabb"] == ["claimed", "busy", "claimed", "busy"]
-
-
-def test_a_refused_claim_by_a_name_is_forgotten(server: Server) -> None:
-    """A later one by that name takes over as if the first had not been tried."""
-    f, g = (make(BloomFilter, server.client()) for _ in range(2))
-    f.add("warm")
-    with server.client() as admin:
-        admin.config_set("maxmemory", 1)
-        with pytest.raises(ServerRefusedError):
-            f.claim("a", owner="rank-7")
-        admin.config_set("maxmemory", 0)
-    assert g.claim("a", owner="rank-7").state == "claimed"
-    time.sleep(0.002)  # claims by one name are told apart by milliseconds
-    assert f.claim("a", owner="rank-7").state == "claimed"
 
 
 def test_of_a_name_the_newest_owner_is_used_first() -> None:
