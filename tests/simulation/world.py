@@ -93,8 +93,9 @@ class World(Stage):
         if verb in ("reserve", "clear") and self._is_awaited:  # nobody reads the reply of a late copy
             exchange.owner.opened(generation, len(self.history.log) - 1, exchange.requests)
         elif verb == "claim":
-            states = dict(zip(dict.fromkeys(each.item for each in exchange.requests), reply, strict=False))
-            for request in exchange.requests:  # equal items share their claim
+            about = [each for each in exchange.requests if claim_key(NAMES[each.item]) in self._command]
+            states = dict(zip(dict.fromkeys(each.item for each in about), reply, strict=False))
+            for request in about:  # equal items share their claim
                 request.executed, request.generation = self.server.data.now, generation
                 request.claims = states[request.item] in ("c", ord("c"))
         elif verb == "extend" and reply == 1:
