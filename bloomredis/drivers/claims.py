@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from datetime import timedelta
-from typing import Any, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self
 
 from bloomredis.arguments import listed, shown
 from bloomredis.drivers import observing
@@ -35,7 +35,7 @@ class _Claim:
         self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing
         self._run = seen._run  # noqa: SLF001
         self._held = held
-        self._process = os.getpid()  # that made or entered it; a child that leaves its copy ends nothing
+        self._process = os.getpid()  # that made or entered it
         observing.watch_claim(self, seen)
         if renew and self:
             self._renew()
@@ -89,6 +89,14 @@ class _Claim:
     def __repr__(self) -> str:
         return f"<Claim on {shown(self.item)}: {self.state}>"
 
+    def _end_by(self, kind: type[BaseException] | None) -> Literal["commit", "release"] | None:
+        """Return how a block that is left ends the claim: a forked child leaves its parent's as it is."""
+        if self._process != os.getpid():
+            return None
+        if kind is None and (self or self._held.is_unreported):
+            return "commit"
+        return "release" if self else None
+
     def _not_released(self, error: Exception) -> None:
         """Log that a release failed, since the caller's own exception is the one to raise."""
         _log.warning("%s was not released (%s); it is free when its lease runs out", shown(self.item), error)
@@ -134,11 +142,10 @@ class Claim(_Claim):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        if self._process != os.getpid():
-            return
-        if kind is None and (self or self._held.is_unreported):
+        end = self._end_by(kind)
+        if end == "commit":
             self.commit()
-        elif self:
+        elif end == "release":
             try:
                 self.release()
             except Exception as failure:
@@ -176,11 +183,10 @@ class AsyncClaim(_Claim):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        if self._process != os.getpid():
-            return
-        if kind is None and (self or self._held.is_unreported):
+        end = self._end_by(kind)
+        if end == "commit":
             await self.commit()
-        elif self:
+        elif end == "release":
             try:
                 await self.release()
             except Exception as failure:

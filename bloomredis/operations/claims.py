@@ -118,16 +118,17 @@ class Claims:
         """Claim packed items in one script; an owner whose call was not answered is used again."""
         keys = list(map(self._key, encoded))
         owners = [self._pending.take(key + terms.holder) or [terms.new_owner()] for key in keys]
+        tried = [own[0] for own in owners]
         sent = time.monotonic()
         try:
             with outcome_matters(self._stored.name, _AGAIN):
-                arguments = (packed, terms.lease, b"".join(first for first, *_ in owners))
+                arguments = (packed, terms.lease, b"".join(tried))
                 reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
         except BaseException:  # a refusal too says nothing of an earlier sending
             for key, own in zip(keys, owners, strict=True):
                 self._pending.keep(key + terms.holder, own)
             raise
-        values = [handle.generation + first for first, *_ in owners]
+        values = [handle.generation + owner for owner in tried]
         claims = answered(reply, terms, sent, zip(items, encoded, values, strict=True))
         left = [i for i, own in enumerate(owners) if len(own) > 1 and claims[i].state == "busy"]
         if left:  # another call of this object may have the claim, and had no answer either
@@ -140,7 +141,8 @@ class Claims:
         self, handle: Handle, indexes: Sequence[int], claims: list[Held], terms: Terms
     ) -> Op[None]:
         """Claim items again, with the owners that are left; put the claims where those before were."""
-        encoded, items = ([getattr(claims[i], name) for i in indexes] for name in ("encoded", "item"))
+        encoded = [claims[i].encoded for i in indexes]
+        items = [claims[i].item for i in indexes]
         try:
             again = yield from self._claim(handle, encoded, items, handle.layout.pack(encoded), terms)
         except BaseException:
