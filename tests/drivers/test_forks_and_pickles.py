@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import redis.asyncio
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, FilterLostError
+from tests.support.background import Child
 from tests.support.racing import winners
 from tests.support.servers import Server
 
@@ -46,17 +46,6 @@ def test_a_forked_child_uses_the_filter(any_server: Server, coalesce: bool) -> N
     assert winners(answers, ITEMS) == {1: len(ITEMS)}
 
 
-def _in_child(work: Callable[[], object]) -> int:
-    """Return the exit status of a forked child: 0 if `work` returned True, 1 if it raised or did not."""
-    if (child := os.fork()) == 0:
-        status = 1
-        try:
-            status = int(work() is not True)
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("error", [None, SystemExit])
 def test_a_child_that_leaves_a_block_ends_no_claim(
@@ -66,12 +55,7 @@ def test_a_child_that_leaves_a_block_ends_no_claim(
     with any_server.client() as client:
         f, other = make(client), make(client)
         with f.claim("a", renew=True) as claim:
-
-            def leaves() -> bool:
-                claim.__exit__(error, None, None)
-                return True
-
-            assert _in_child(leaves) == 0
+            Child(lambda: claim.__exit__(error, None, None)).result()
             assert other.claim("a").state == "busy"
         assert claim.state == "done"
 
@@ -83,12 +67,12 @@ def test_a_child_may_end_a_claim_that_it_was_given(any_server: Server) -> None:
         f = make(client)
         claim = f.claim("a")
 
-        def works() -> bool:
+        def works() -> str:
             with claim:
                 pass
-            return claim.state == "done"
+            return claim.state
 
-        assert _in_child(works) == 0
+        assert Child(works).result() == "done"
         assert f.contains("a")
 
 
@@ -100,11 +84,11 @@ def test_answers_that_nobody_asked_for_stay_with_the_parent(any_server: Server) 
         new = f.dedupe(["a", "b", "c"])
         assert next(new) == "a"
 
-        def leaves() -> bool:
+        def leaves() -> list[bool]:
             new.close()  # type: ignore[attr-defined]  # a generator
-            return f.add_many(["b", "c"]) == [False, False]
+            return f.add_many(["b", "c"])
 
-        assert _in_child(leaves) == 0
+        assert Child(leaves).result() == [False, False]
         assert list(new) == ["b", "c"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
@@ -14,6 +13,7 @@ from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.receipts import Lanes, give_back, parse_token
 from bloomredis.stored import planning
+from tests.support.background import Child
 from tests.support.keys import beside
 from tests.support.losing import LosingClient
 
@@ -172,12 +172,7 @@ def test_a_forked_child_has_lanes_of_its_own() -> None:
     """Parent and child never number calls in the same lane."""
     lanes = Lanes(b"seen")
     give_back(lanes.take())
-    reader, writer = os.pipe()
-    if (child := os.fork()) == 0:
-        os.write(writer, lanes.take().name.encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(reader, 100).decode() != lanes.take().name
+    assert Child(lambda: lanes.take().name).result() != lanes.take().name
 
 
 @pytest.mark.parametrize("token", ["", "x", "0123456789abcdef-0/1", "0123456789abcdef-0/1/2/3", "*/1/1"])
