@@ -69,13 +69,17 @@ class Rules(Repeats):
     def _takeable(self, request: Request) -> list[Change]:
         """Return the changes that the answer to a request may be about, the likeliest first."""
         new = request.answer and request.verb == "add"
-        live, inherited = self._history.live(request.item), self._inherited(request)
-        standing = {entry.generation for entry in self._history.window(request)}
+        inherited = self._inherited(request)
         found = [
             each
             for each in self._history.changes[request.item]
             if each.new == new and each.verb == request.verb and self._may_take(each, request, inherited)
         ]
+
+        if len(found) < 2:
+            return found
+        live = self._history.live(request.item)
+        standing = {entry.generation for entry in self._history.window(request)}
 
         def unlikely(change: Change) -> tuple[bool, ...]:
             own, owed = request in change.claimants, not set(inherited).isdisjoint(change.claimants)
@@ -83,7 +87,7 @@ class Rules(Repeats):
             stood = change.generation in standing
             return not known, change not in live, not stood, not own, change.claimants != [request], not owed
 
-        return sorted(found, key=unlikely) if len(found) > 1 else found
+        return sorted(found, key=unlikely)
 
     def _match(self, request: Request, seen: set[int]) -> bool:
         """Find a change for a request, where others take another one if need be (Kuhn's algorithm)."""
