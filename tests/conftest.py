@@ -1,15 +1,16 @@
-"""Servers and clients: a test runs on each server that this machine has, or on one if none can differ.
+"""Servers and clients: a test runs on one of the servers that this machine has, and on another in another run.
 
-`server`, `client`: every server in turn; what a script does is shown on each.
-`any_server`, `any_client`: one of them; for facts about this side of the connection.
-`bloom`: both drivers in turn.  With `client`, the synchronous one meets every server and asyncio's meets
-one: both send the same commands, so a server cannot tell them apart.
+`server`, `client`: the server whose turn it is, chosen by the test's id and a seed that the run prints.
+With the marker `every_server`, and with `--server all`, each of them.
+`any_server`, `any_client`: always the same one; for facts about this side of the connection.
+`bloom`: both drivers.  With `client`, each has a turn of its own.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,19 +18,46 @@ import fakeredis
 import pytest
 import redis
 
+from tests.support.clusters import SERVERS as OF_CLUSTERS
 from tests.support.drivers import DRIVERS
+from tests.support.rotation import ALL, ROTATE, Rotation
 from tests.support.servers import IN_MEMORY, Server, binaries, module_options, running
 
 BINARIES = binaries()
 REAL = sorted(BINARIES)
 FAKE = "fakeredis"
 ANY = "valkey-9"
-PAIRS = [*(("sync", name) for name in (*REAL, FAKE)), ("asyncio", ANY)]
+SERVERS = {
+    **dict.fromkeys(("server", "server_name"), REAL),
+    "client": [*REAL, FAKE],
+    "formed": OF_CLUSTERS,
+}
+"""The servers that a fixture can be of."""
 
 
-def pytest_report_header() -> str:
-    """Say which servers the run covers."""
-    return "servers: " + ", ".join([*REAL, FAKE])
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run choose the servers."""
+    choices = [ROTATE, ALL, *REAL, FAKE]
+    parser.addoption("--server", choices=choices, default=ROTATE, help="rotate, all, or the name of one")
+    parser.addoption("--seed", type=int, help="the seed of the rotation, and of tests of chance")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw a seed; a worker of pytest-xdist has that of the run."""
+    drawn = random.SystemRandom().randrange(10_000)
+    if config.option.seed is None:
+        config.option.seed = getattr(config, "workerinput", {}).get("seed", drawn)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a worker the seed."""
+    node.workerinput["seed"] = node.config.option.seed
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say which servers the run covers, and how to have the same again."""
+    return f"servers: {', '.join([*REAL, FAKE])}; --server {config.option.server} --seed {config.option.seed}"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -48,13 +76,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test with each driver, on each server, or with the pairs of both."""
-    asked = tuple(name for name in ("bloom", "client") if name in metafunc.fixturenames)
-    if asked == ("bloom", "client"):
-        metafunc.parametrize(asked, PAIRS, indirect=True, ids=map("-".join, PAIRS))
-    elif asked:
-        (name,) = asked
-        metafunc.parametrize(name, DRIVERS if name == "bloom" else (*REAL, FAKE), indirect=True)
+    """Run a test with each driver, and on the servers whose turn it is."""
+    option, test = metafunc.config.option, metafunc.definition
+    asked = ALL if test.get_closest_marker("every_server") else option.server
+    rotation = Rotation(asked, option.seed)
+
+    def turn(fixture: str, driver: str = "") -> Sequence[str]:
+        # A cluster takes seconds to form, so that all tests of clusters have the same turn.
+        return rotation.turn(fixture if fixture == "formed" else test.nodeid + driver, SERVERS[fixture])
+
+    fixtures = {*metafunc.fixturenames}
+    if {"bloom", "client"} <= fixtures:
+        pairs = [(driver, name) for driver in DRIVERS for name in turn("client", driver)]
+        metafunc.parametrize(("bloom", "client"), pairs, indirect=True, ids=map("-".join, pairs))
+        return
+    if "bloom" in fixtures:
+        metafunc.parametrize("bloom", DRIVERS, indirect=True)
+    for name in filter(fixtures.__contains__, SERVERS):
+        metafunc.parametrize(name, turn(name), indirect=True, scope="session" if name == "formed" else None)
 
 
 @pytest.fixture(scope="session")
@@ -72,15 +111,27 @@ def servers() -> Iterator[Callable[[str], Server]]:
         yield get
 
 
-@pytest.fixture(params=REAL)
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed of a test of chance: another one in each run, unless the run is given one."""
+    return Rotation("", request.config.option.seed).number(request.node.nodeid)
+
+
+@pytest.fixture
+def server_name(request: pytest.FixtureRequest) -> str:
+    """The name of a real server, for tests that start one of their own."""
+    return str(request.param)
+
+
+@pytest.fixture
 def server(request: pytest.FixtureRequest, servers: Callable[[str], Server]) -> Server:
-    """Each real server in turn, empty, with no script known."""
+    """A real server, empty, with no script known."""
     return emptied(servers(request.param))
 
 
 @pytest.fixture
 def client(request: pytest.FixtureRequest, servers: Callable[[str], Server]) -> Iterator[redis.Redis]:
-    """A client of each server in turn, fakeredis too; the server is empty and knows no script."""
+    """A client of a server, or fakeredis; it is empty and knows no script."""
     made: Any = (
         fakeredis.FakeRedis(server=fakeredis.FakeServer())
         if request.param == FAKE
@@ -105,7 +156,7 @@ def any_client(any_server: Server) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def bloom(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A maker of filters over a client: each driver in turn."""
+    """A maker of filters over a client: of each driver."""
     driver = DRIVERS[request.param]()
     yield driver
     if hasattr(driver, "close"):

@@ -10,7 +10,7 @@ import redis
 
 from bloomredis.cli.filters import CLASSES, Kind
 from tests.support.clusters import cluster
-from tests.support.commands import printed, run_command
+from tests.support.commands import printed, run_command, run_process
 from tests.support.servers import binaries
 
 NAMES = [f"seen-{number}" for number in range(4)]
@@ -61,5 +61,6 @@ def test_a_set_is_imported(url: str) -> None:
 
 def test_demo(url: str) -> None:
     """The demo's workers use the cluster too."""
-    found = json.loads(printed("demo", "--url", url, "--events", 2000, "--workers", 2, "--json"))
+    command = ("demo", "--url", url, "--events", 2000, "--workers", 2, "--json")
+    found = json.loads(printed(*command, run=run_process))
     assert (found["events"], found["processed_twice"]) == (2000, 0)

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from bloomredis.cli.demo import race
-from tests.support.commands import printed, run_command, started
+from tests.support.commands import printed, run_process, started
 from tests.support.servers import Server
 
 
 def test_demo(any_server: Server) -> None:
     """Nothing is processed twice, the sums add up, and nothing is left on the server."""
-    text = printed("demo", "--url", any_server.url, "--events", 20_000, "--workers", 3).decode()
+    text = printed(
+        "demo", "--url", any_server.url, "--events", 20_000, "--workers", 3, run=run_process
+    ).decode()
     rows = {
         found[1]: int(found[2].replace(",", ""))
         for found in re.finditer(r"^(\w[\w ]+?)  +([\d,]+)", text, re.MULTILINE)
@@ -31,7 +33,7 @@ def test_demo(any_server: Server) -> None:
 def test_demo_hides_the_password(any_server: Server) -> None:
     """The server's line shows neither user nor password."""
     url = any_server.url.replace("unix://", "unix://default:hunter2@")
-    done = run_command("demo", "--url", url, "--events", 100)
+    done = run_process("demo", "--url", url, "--events", 100)
     assert b"hunter2" not in done.stdout + done.stderr
 
 

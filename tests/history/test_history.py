@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -41,12 +40,6 @@ def workers() -> Iterator[Crew]:
     with crew() as made:
         made.ready()
         yield made
-
-
-@pytest.fixture
-def seed() -> int:
-    """A new seed, which a failure prints."""
-    return random.SystemRandom().randrange(2**32)
 
 
 @pytest.mark.parametrize(("name", "seconds"), [SHORT, *LONG])

@@ -1,4 +1,4 @@
-"""A cluster of each server in turn."""
+"""A cluster of the server whose turn it is."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.clusters import SERVERS, Cluster
+from tests.support.clusters import Cluster
 from tests.support.clusters import cluster as started
 from tests.support.servers import binaries
 
 
-@pytest.fixture(params=SERVERS, scope="session")
+@pytest.fixture(scope="session")
 def formed(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster of each server in turn."""
+    """A cluster, which all tests share."""
     with started(binaries()[request.param]) as made:
         yield made
 
