@@ -1,4 +1,4 @@
-"""Servers and clients: a test runs on one of the servers that this machine has, and on another in another run.
+"""Servers and clients: a test runs on one of the servers that this machine has, on another in another run.
 
 `server`, `client`: the server whose turn it is, chosen by the test's id and a seed that the run prints.
 With the marker `every_server`, and with `--server all`, each of them.
@@ -164,8 +164,6 @@ def bloom(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def emptied(server: Server) -> Server:
-    """Remove every key and every script."""
-    with server.client() as client:
-        client.flushall()
-        client.script_flush()
+    """Return the server without its keys and scripts."""
+    server.empty()
     return server

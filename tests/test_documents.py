@@ -24,6 +24,7 @@ from bloomredis import compat, embedded, errors
 from tests.compat.test_redisbloom_dump import dump, two_links
 from tests.support.readme import PAGES, README, ROOT, Block, answers_asserted, blocks, program
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 NOT_RUN = ("make ", "pip install ", "python3 -m venv ", ". .venv/")
 """Commands that install something, or that other tests run."""
@@ -165,7 +166,7 @@ def test_the_readme_is_short() -> None:
     assert len(text.split()) <= 1300
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@for_each("page", PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     """Each relative link is to a file of the checkout, and to a heading that it has."""
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
@@ -185,9 +186,7 @@ def test_each_page_is_in_the_index() -> None:
     assert sorted([*listed, "index", README.stem]) == sorted(page.stem for page in PAGES)
 
 
-@pytest.mark.parametrize(
-    "module", [bloomredis, bloomredis.asyncio, compat, embedded], ids=lambda m: m.__name__
-)
+@for_each("module", [bloomredis, bloomredis.asyncio, compat, embedded])
 def test_the_reference_has_all_that_is_public(module: Any) -> None:
     """Each name of `__all__`; errors come with their module."""
     reference = (ROOT / "docs" / "reference.md").read_text()

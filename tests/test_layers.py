@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import bloomredis
+from tests.support.values import for_each
 
 PACKAGE = Path(bloomredis.__file__).parent
 FLOORS: list[set[str]] = [
@@ -39,9 +38,7 @@ def imported(path: Path) -> Iterator[list[str]]:
             )
 
 
-@pytest.mark.parametrize(
-    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
-)
+@for_each("path", sorted(PACKAGE.rglob("*.py")))
 def test_imports_point_down(path: Path) -> None:
     """A module imports from its own folder and from floors below; below the drivers nobody meets a client."""
     own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
@@ -51,7 +48,7 @@ def test_imports_point_down(path: Path) -> None:
         assert FLOOR[own] >= FLOOR["embedded"] or package not in {"redis", "valkey", "asyncio", "socket"}
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "contrib").glob("*.py")), ids=lambda path: path.stem)
+@for_each("path", sorted((PACKAGE / "contrib").glob("*.py")))
 def test_adapters_use_what_is_public(path: Path) -> None:
     """A module of contrib imports from its own folder, `bloomredis` and `bloomredis.asyncio` alone."""
     own = {".".join(parts) for parts in imported(path) if parts[0] == "bloomredis"}

@@ -35,6 +35,7 @@ from tests.support.modules import MODULE, needs_module
 from tests.support.readme import acl_rule, module_rule, sharded_rule
 from tests.support.servers import Server, running
 from tests.support.tls import Certificate, with_tls
+from tests.support.values import for_each
 
 OPTIONS: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-6}
 SHORT: Final = {**OPTIONS, "min_replicas": 1, "replica_timeout": 0.01}  # there is none to wait for
@@ -358,7 +359,7 @@ def test_the_documented_acl_rule_suffices(place: tuple[Server, str], run: Any, n
         BloomFilter(client, "another", capacity=10, error_rate=0.1).add("a")
 
 
-@pytest.mark.parametrize(("run", "names"), RUNS.values(), ids=RUNS)
+@for_each(("run", "names"), RUNS.values())
 def test_nothing_but_the_rule_is_called(server: Server, run: Any, names: set[str]) -> None:
     """The server counts just the commands of the rule: all of them, and no KEYS, SCAN, FLUSH, CONFIG SET."""
     with server.client() as admin:

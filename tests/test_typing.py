@@ -20,6 +20,7 @@ import bloomredis
 import bloomredis.asyncio
 from bloomredis import compat
 from tests.support.readme import examples
+from tests.support.values import for_each
 
 PROGRAMS: Final = Path(__file__).with_name("typing")
 MARK: Final = re.compile(r"  # (type|pyright): ignore\[([\w, -]+)\](?: - .*)?")
@@ -87,14 +88,13 @@ def verbs(module: ModuleType) -> Iterator[str]:
             yield from (each for each in dir(public) if not each.startswith("_"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("module", "programs"),
     [
         (bloomredis, ["program.py"]),
         (bloomredis.asyncio, ["aio_program.py"]),
         (compat, ["compat_program.py"]),
     ],
-    ids=["sync", "asyncio", "compat"],
 )
 def test_programs_use_all_that_is_public(module: ModuleType, programs: list[str]) -> None:
     """No class, verb or layout is left out of what the checkers read."""

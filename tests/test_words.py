@@ -11,6 +11,7 @@ import pytest
 
 import bloomredis
 import bloomredis.asyncio
+from tests.support.values import for_each
 
 PACKAGE = Path(bloomredis.__file__).parent
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
@@ -59,7 +60,7 @@ def test_functions_are_short(module: str) -> None:
     assert [node.name for node in long if not re.search(r"# long: \w", text[node.lineno - 1])] == []
 
 
-@pytest.mark.parametrize("module", [bloomredis, bloomredis.asyncio], ids=lambda module: module.__name__)
+@for_each("module", [bloomredis, bloomredis.asyncio])
 def test_dir_shows_the_public_names_alone(module: object) -> None:
     """Neither submodules nor what a module imports for itself stand in its `dir()`."""
     assert {name for name in dir(module) if not name.startswith("__")} == set(module.__all__)  # type: ignore[attr-defined]

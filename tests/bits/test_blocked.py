@@ -16,6 +16,7 @@ from bloomredis.protocol import scripts
 from bloomredis.stored import planning
 from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 RATES = [float(rate) for rate in np.geomspace(0.03, 1e-9, 60)] + [1e-2, 1e-3, 1e-4, 1e-6, 1e-9]
 FEW = [1e-2, 1e-4, 1e-6, 1e-9]
@@ -25,14 +26,14 @@ def expected(layout: blocked.Blocked, items: int) -> float:
     return blocked_sizing.expected_error_rate(items, layout)
 
 
-@pytest.mark.parametrize("capacity", [100_000, 5_000_000])
+@for_each("capacity", [100_000, 5_000_000])
 def test_it_takes_little_more_memory(capacity: int) -> None:
     """From 0.03 to 1e-9 it takes at most 1.16 times the bits of the classic layout."""
     for rate in RATES:
         assert blocked_sizing.plan(capacity, rate).num_bits <= 1.16 * sizing.num_bits(capacity, rate)
 
 
-@pytest.mark.parametrize("error_rate", [0.5, *RATES, 1e-15])
+@for_each("error_rate", [0.5, *RATES, 1e-15])
 def test_it_is_sized_for_its_error_rate(error_rate: float) -> None:
     """The rate that theory expects at capacity is the one asked for; a few blocks cannot be cut as finely."""
     assert expected(blocked_sizing.plan(1_000_000, error_rate), 1_000_000) == pytest.approx(
@@ -44,7 +45,7 @@ def test_it_is_sized_for_its_error_rate(error_rate: float) -> None:
     assert expected(layout, capacity) >= 0.85 * error_rate
 
 
-@pytest.mark.parametrize("rate", FEW)
+@for_each("rate", FEW)
 def test_the_expected_rate_is_that_of_the_paper(rate: float) -> None:
     """Putze, Sanders & Singler take the mean share of bits set, which is hardly another number."""
     items, layout = 1_000_000, blocked_sizing.plan(1_000_000, rate)
@@ -73,7 +74,7 @@ def bits_of(layout: Any, items: list[bytes]) -> bytes:
     return bytes(bits)
 
 
-@pytest.mark.parametrize("rate", FEW)
+@for_each("rate", FEW)
 def test_scripts_set_the_bits_that_offsets_says(client: redis.Redis, rate: float) -> None:
     """After batches, single adds and a claim the string is those bits and no others; on every server."""
     rng = random.Random(rate)
@@ -87,7 +88,7 @@ def test_scripts_set_the_bits_that_offsets_says(client: redis.Redis, rate: float
     assert client.getrange("seen", 64, -1) == bits_of(planning.plan("blocked", 400, rate), items)
 
 
-@pytest.mark.parametrize("rate", FEW)
+@for_each("rate", FEW)
 def test_answers_are_exact(client: redis.Redis, rate: float) -> None:
     """Scripts answer as a set of bits in this process does, item by item in order, repeats included."""
     layout = planning.plan("blocked", 100, rate)
@@ -102,7 +103,7 @@ def test_answers_are_exact(client: redis.Redis, rate: float) -> None:
     assert f.contains_many(range(500)) == [ones.issuperset(layout.offsets(item)) for item in range(500)]
 
 
-@pytest.mark.parametrize("rate", FEW)
+@for_each("rate", FEW)
 def test_a_usual_call_says_what_any_other_does(client: redis.Redis, rate: float) -> None:
     """The short `add` and `contains` have the replies and the effects of the whole ones, also to copies."""
     BloomFilter(client, "short", capacity=100, error_rate=rate, layout="blocked").reserve()
@@ -149,8 +150,8 @@ def test_info_expects_what_the_blocks_do(any_server: Server) -> None:
     assert info.fill_ratio**info.num_hashes < 0.0007
 
 
-@pytest.mark.parametrize("error_rate", [1e-3, 1e-6])
-@pytest.mark.parametrize("layout", planning.NAMES)
+@for_each("error_rate", [1e-3, 1e-6])
+@for_each("layout", planning.NAMES)
 def test_memory_on_the_server(server: Server, layout: str, error_rate: float) -> None:
     """A filter takes at most 1.05 times its bits (jemalloc rounds some other sizes up by more)."""
     with server.client() as client:

@@ -17,6 +17,7 @@ from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic
 from bloomredis.bits.layout import Layout
 from bloomredis.bits.limits import BLOCK_BITS, SMALL_BLOCK_BITS
+from tests.support.values import for_each
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 SIZES = st.sampled_from([BLOCK_BITS, SMALL_BLOCK_BITS])
@@ -127,7 +128,7 @@ def test_a_number_is_its_decimal_text() -> None:
     assert encoding.encode(memoryview(b"4242")[::2]) == encoding.encode(bytearray(b"44"))
 
 
-@pytest.mark.parametrize("item", [True, 1.5, None, ("a",), np.float64(1), np.int64(1)])
+@for_each("item", [True, 1.5, None, ("a",), np.float64(1), np.int64(1)])
 def test_other_types_are_named(item: object) -> None:
     """Anything that is no item is a TypeError that names the type, alone and inside a batch."""
     with pytest.raises(TypeError, match=type(item).__name__):
@@ -142,9 +143,7 @@ def test_an_unpaired_surrogate_is_an_error() -> None:
         encoding.encode_all(["fine", "a\udcff"])
 
 
-@pytest.mark.parametrize(
-    "layout", [Classic(9_585_059, 7), Blocked(33_142_784, 18, 2), Blocked(21_485_056, 12, 2, 128)]
-)
+@for_each("layout", [Classic(9_585_059, 7), Blocked(33_142_784, 18, 2), Blocked(21_485_056, 12, 2, 128)])
 def test_a_batch_of_many_is_seamless(layout: Layout) -> None:
     """Items that are hashed in parts join without a gap."""
     items = [f"item-{i}" for i in range(20_000)]

@@ -16,6 +16,7 @@ from bloomredis.stored import planning
 from bloomredis.stored.layer_record import ScalingRecord
 from tests.support.servers import Server
 from tests.support.sizes import long, short
+from tests.support.values import for_each
 
 AT_A_TIME = 100_000
 
@@ -50,7 +51,7 @@ def measured(
         ),
     ],
 )
-@pytest.mark.parametrize("layout", planning.NAMES)
+@for_each("layout", planning.NAMES)
 def test_the_rate_at_capacity(
     any_server: Server, layout: str, *, error_rate: float, capacity: int, filters: int, probes: int
 ) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from bloomredis.bits import sizing
 from bloomredis.stored import planning
+from tests.support.values import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("capacity", "error_rate", "bits", "hashes"),
     [(1_000_000, 0.01, 9_585_059, 7), (1_000, 0.001, 14_378, 10), (1, 0.5, 2, 1), (10, 1e-9, 432, 30)],
 )
@@ -27,8 +28,8 @@ def test_the_limit_of_one_key_is_named() -> None:
     assert sizing.num_bits(448_000_000, 0.01) <= sizing.MAX_BITS
 
 
-@pytest.mark.parametrize("error_rate", [0.9, 0.35, 0.05, 1e-2, 1e-3, 1e-5, 1e-9])
-@pytest.mark.parametrize("capacity", [1, 10, 100, 1_000, 100_000, 1_000_000])
+@for_each("error_rate", [0.9, 0.35, 0.05, 1e-2, 1e-3, 1e-5, 1e-9])
+@for_each("capacity", [1, 10, 100, 1_000, 100_000, 1_000_000])
 def test_small_classic_filters_get_the_bits_that_they_need(capacity: int, error_rate: float) -> None:
     """The expected rate, that of equal probes included, is kept; from some size on the textbook is enough."""
     layout = planning.plan("classic", capacity, error_rate)
@@ -48,7 +49,7 @@ def test_what_fitted_a_key_still_does() -> None:
     assert sizing.num_counters(4_500_000_000, 0.9) == sizing.MAX_BITS // 4
 
 
-@pytest.mark.parametrize("layout", planning.NAMES)
+@for_each("layout", planning.NAMES)
 def test_more_hashes_than_a_header_can_say_are_refused(layout: str) -> None:
     """An error rate that needs more than 255 is an error that names it."""
     assert planning.new_header(1000, 1e-70, layout).pack()

@@ -20,6 +20,7 @@ from bloomredis import BloomFilter
 from bloomredis.cli.app import app
 from tests.support.commands import COMMAND, ENVIRONMENT
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # it is a group
 CLOSED = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-", "all": "<&- >&- 2>&-"}
@@ -164,7 +165,7 @@ def test_errors_to_a_closed_stderr_vanish() -> None:
     assert (done.returncode, done.stdout) == (3, b"")
 
 
-@pytest.mark.parametrize("closed", ["stdin", "stderr"])
+@for_each("closed", ["stdin", "stderr"])
 def test_a_server_of_its_own(closed: str) -> None:
     """The server that `dedupe` brings along is started and used with a stream closed."""
     done = run_closed(closed, *COMMAND, "dedupe")

@@ -18,6 +18,7 @@ import redis
 
 from tests.support.commands import COMMAND, ENVIRONMENT, answer, printed, started
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 
 def log(seed: int = 0) -> bytes:
@@ -162,7 +163,7 @@ def test_named_filter_is_kept(any_server: Server) -> None:
     assert printed(*command, data=b"b\nc\n") == b"c\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@for_each("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_clean_up(any_server: Server, number: signal.Signals) -> None:
     """Ctrl-C, SIGTERM and SIGHUP end the command with 128 + their number, without a word or a key."""
     with started("dedupe", "--url", any_server.url) as process:

@@ -12,6 +12,7 @@ import pytest
 from bloomredis.cli.demo import race
 from tests.support.commands import printed, run_process, started
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 
 def test_demo(any_server: Server) -> None:
@@ -67,9 +68,7 @@ class Deadly(str):
         return os._exit, (1,)
 
 
-@pytest.mark.parametrize(
-    ("url", "message"), [(Deadly("x"), "ended before"), ("unix:///no/such", "a worker failed")]
-)
+@for_each(("url", "message"), [(Deadly("x"), "ended before"), ("unix:///no/such", "a worker failed")])
 def test_worker_that_fails(url: str, message: str) -> None:
     """A worker that dies, or cannot do its work, is an error at once, not a wait for ever."""
     with pytest.raises(race.RaceError, match=message):

@@ -27,6 +27,7 @@ from bloomredis.stored import planning
 from tests.support.commands import run_command
 from tests.support.readme import acl_rule
 from tests.support.servers import Server, binaries, running
+from tests.support.values import for_each
 
 CRITICAL, WARNING, NOTE, UNCHECKED = sorted(Severity, reverse=True)
 PLAN = planning.new_header(1_000_000, 0.01, "classic")
@@ -143,7 +144,7 @@ WORST = {
 }
 
 
-@pytest.mark.parametrize(("facts", "worst"), WORST.values(), ids=WORST)
+@for_each(("facts", "worst"), WORST.values())
 def test_what_bites(facts: Facts, worst: tuple[Severity, str] | None) -> None:
     """Each state of a server has the finding that it deserves in front, and a good one has none."""
     found = checkup(facts)
@@ -188,7 +189,7 @@ def said(found: list[Finding], severity: Severity) -> str:
     return "\n".join(finding.seen for finding in found if finding.severity is severity)
 
 
-@pytest.mark.parametrize("binary", binaries().values(), ids=binaries())
+@for_each("binary", binaries().values())
 def test_a_good_server(binary: str) -> None:
     """One that keeps what it is told has no finding above a note, and exit status 0."""
     with running(binary, *LASTING) as server:
@@ -229,8 +230,8 @@ PERSISTENCE = {
 }
 
 
-@pytest.mark.parametrize(("options", "severity", "seen"), PERSISTENCE.values(), ids=PERSISTENCE)
-@pytest.mark.parametrize("binary", binaries().values(), ids=binaries())
+@for_each(("options", "severity", "seen"), PERSISTENCE.values())
+@for_each("binary", binaries().values())
 def test_persistence(binary: str, options: tuple[str, ...], severity: Severity, seen: str) -> None:
     """The finding says how much a crash would lose, as it is configured."""
     with running(binary, *options) as server:
@@ -268,7 +269,7 @@ def test_rights_are_the_documented_ones() -> None:
     assert set(NEEDED) | {"eval", "evalsha"} == allowed
 
 
-@pytest.mark.parametrize("more", [(), ("-acl",)], ids=["dry run", "tried"])
+@for_each("more", [(), ("-acl",)])
 def test_each_missing_right_is_named(server: Server, more: tuple[str, ...]) -> None:
     """By ACL DRYRUN, or by a script that tries; before 7.2 no script can try WAIT."""
     with server.client() as client:
@@ -286,8 +287,8 @@ def test_each_missing_right_is_named(server: Server, more: tuple[str, ...]) -> N
             assert f"{denied.upper()}: " in said(found, CRITICAL)
 
 
-@pytest.mark.parametrize("more", [(), ("-acl",)], ids=["dry run", "tried"])
-@pytest.mark.parametrize("pattern", ["~other", "~seen"])
+@for_each("more", [(), ("-acl",)])
+@for_each("pattern", ["~other", "~seen"])
 def test_keys_that_a_user_may_not_use(server: Server, more: tuple[str, ...], pattern: str) -> None:
     """The filter's own key is missed, and so are those beside it; without a name nothing is said."""
     with user(server, pattern, "+@all", *more) as url:
@@ -307,7 +308,7 @@ def test_a_user_with_just_the_documented_rights(server: Server) -> None:
     assert b"hunter2" not in done.stdout
 
 
-@pytest.mark.parametrize("more", [(), ("-acl",)], ids=["dry run", "tried"])
+@for_each("more", [(), ("-acl",)])
 def test_nothing_is_changed(server: Server, more: tuple[str, ...]) -> None:
     """The filter and the number of keys stay as they are, and the server counts no write."""
     with server.client() as client, user(server, "~*", "+@all", *more) as url:
@@ -367,7 +368,7 @@ def test_json(any_server: Server) -> None:
     )[1:]
 
 
-@pytest.mark.parametrize("login", ["somebody:hunter3@", "hunter3:hunter3@"])
+@for_each("login", ["somebody:hunter3@", "hunter3:hunter3@"])
 def test_a_server_that_lets_nobody_in(server: Server, login: str) -> None:
     """A wrong password is exit status 3, and is not printed."""
     with user(server, "~*", "+@all"):
@@ -403,7 +404,7 @@ def test_a_healthy_filter_of_each_kind(any_server: Server, kind: Kind) -> None:
     assert "'clicks'" not in done.stdout.decode()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CLASSES if kind is not Kind.SCALING])
+@for_each("kind", [kind for kind in CLASSES if kind is not Kind.SCALING])
 def test_an_overfull_filter_of_each_kind(any_server: Server, kind: Kind) -> None:
     """More items than a filter is made for are told of; one that scales is never too small."""
     own: dict[str, Any] = {"window": 60} if kind is Kind.ROTATING else {}

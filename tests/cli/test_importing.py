@@ -21,6 +21,7 @@ from bloomredis.cli.members import Members
 from tests.cli.test_many_lines import MEASURED
 from tests.support.commands import COMMAND, ENVIRONMENT, printed, run_command
 from tests.support.servers import Server, binaries, running
+from tests.support.values import for_each
 
 log = logging.getLogger(__name__)
 SIZE: dict[str, Any] = {"capacity": 60_000, "error_rate": 1e-6}
@@ -121,8 +122,8 @@ class Disturbed(Members):
             yield item
 
 
-@pytest.mark.parametrize("key", ["spider:dupefilter", "sorted"])
-@pytest.mark.parametrize("change", ["delete", "replace", "restart"])
+@for_each("key", ["spider:dupefilter", "sorted"])
+@for_each("change", ["delete", "replace", "restart"])
 def test_a_set_that_was_not_there_to_the_end(key: str, change: str) -> None:
     """The import fails, keeps no note, and succeeds when the set stays."""
     with running(binaries()["redis-6.2"], "--appendonly", "yes") as source, source.client() as client:

@@ -17,6 +17,7 @@ from bloomredis.cli import renewal
 from bloomredis.cli.filters import CLASSES, Kind
 from tests.support.commands import COMMAND, ENVIRONMENT, answer, printed, run_command, started
 from tests.support.servers import Server
+from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
 FIXED = ("--kind", "fixed", "--capacity", 100)
@@ -210,7 +211,7 @@ def test_totals_as_json(any_server: Server) -> None:
 # -- private filters on somebody's server
 
 
-@pytest.mark.parametrize("kind", CLASSES)
+@for_each("kind", CLASSES)
 def test_a_killed_run_leaves_nothing_for_ever(any_server: Server, kind: Kind) -> None:
     """After kill -9 each key of a filter without a name expires, within some two hours."""
     own = ("--window", "1h") if kind is Kind.ROTATING else ()

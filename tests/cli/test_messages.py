@@ -10,6 +10,7 @@ import redis
 import bloomredis
 from bloomredis.cli.messages import in_options
 from bloomredis.embedded import connect
+from tests.support.values import for_each
 
 
 def held(client: redis.Redis) -> bloomredis.BloomFilter:
@@ -52,7 +53,7 @@ ERRORS: dict[str, tuple[Callable[[redis.Redis], object], str]] = {
 }
 
 
-@pytest.mark.parametrize(("fail", "words"), ERRORS.values(), ids=ERRORS)
+@for_each(("fail", "words"), ERRORS.values())
 def test_options_not_python(fail: Callable[[redis.Redis], object], words: str) -> None:
     """A message names options and commands, and no parameter, class or call."""
     with pytest.raises((bloomredis.BloomError, ValueError)) as caught:

@@ -16,6 +16,7 @@ from bloomredis.cli.plan import module_fields
 from tests.conftest import ANY, BINARIES
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import running
+from tests.support.values import for_each
 
 
 def seen(client: redis.Redis, layout: str | None) -> str:
@@ -50,7 +51,7 @@ def test_a_command_marks_no_filter_of_another_program(any_client: redis.Redis) -
     assert filters.opened(any_client, "seen").info().count == 1
 
 
-@pytest.mark.parametrize("error_rate", [0.1, 1e-2, 1e-6])
+@for_each("error_rate", [0.1, 1e-2, 1e-6])
 def test_the_plan_is_what_the_module_makes(any_client: redis.Redis, error_rate: float) -> None:
     """Bits and hashes are those of the first bitmap."""
     f = BloomFilter(needs_module(any_client), "seen", capacity=5000, error_rate=error_rate, layout="module")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import ENVIRONMENT, printed, run_command
+from tests.support.values import for_each
 
 
 def test_version() -> None:
@@ -17,7 +18,7 @@ def test_version() -> None:
     assert printed("--version") == f"bloomredis {version('bloomredis')}\n".encode()
 
 
-@pytest.mark.parametrize("module", ["bloomredis", "bloomredis.cli"])
+@for_each("module", ["bloomredis", "bloomredis.cli"])
 def test_python_m(module: str) -> None:
     """`python -m bloomredis` is the program."""
     command = [sys.executable, "-m", module, "dedupe"]

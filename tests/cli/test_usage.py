@@ -15,6 +15,7 @@ from bloomredis import BloomFilter, cli
 from bloomredis.cli.server import redacted
 from tests.support.commands import COMMAND, ENVIRONMENT, run_command
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 
 def test_stdout_that_would_block() -> None:
@@ -111,7 +112,7 @@ def test_server_that_is_not_there(command: list[str]) -> None:
     assert b"hunter2" not in done.stderr
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url", ["redis://:hunt/ter2@h", "redis://:hunt?ter2@h", "redis://me:12#ter2@h", "redis://:ter2@h:ter2"]
 )
 def test_misread_password(url: str) -> None:

@@ -9,11 +9,10 @@ import signal
 import subprocess
 from typing import Any
 
-import pytest
-
 import bloomredis as library
 from tests.support.commands import COMMAND, ENVIRONMENT, printed, run_command, started
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 0.01}
 
@@ -38,7 +37,7 @@ def test_a_look_is_what_info_says(any_server: Server) -> None:
     assert (fields["new_per_second"], fields["layers"], fields["shards"]) == (0, 1, None)
 
 
-@pytest.mark.parametrize("kind", ["BloomFilter", "RotatingBloomFilter", "ShardedBloomFilter"])
+@for_each("kind", ["BloomFilter", "RotatingBloomFilter", "ShardedBloomFilter"])
 def test_claims_that_are_held_are_counted(any_server: Server, kind: str) -> None:
     """Of this filter and no other, whatever its name is."""
     more: dict[str, Any] = {"RotatingBloomFilter": {"window": 60}}.get(kind, {})

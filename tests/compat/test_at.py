@@ -15,6 +15,7 @@ from bloomredis.drivers import others
 from tests.support.losing import LosingClient
 from tests.support.servers import Server
 from tests.support.systems import InPipeline
+from tests.support.values import for_each
 
 LAYOUT = compat.jedis(10_000, 0.001)
 
@@ -64,10 +65,8 @@ class SilentAsyncio(Silent):
         raise AssertionError(command)
 
 
-@pytest.mark.parametrize(
-    ("kind", "silent"), [(BloomFilter, Silent()), (bloomredis.asyncio.BloomFilter, SilentAsyncio())]
-)
-@pytest.mark.parametrize("layout", [LAYOUT, compat.redis_template(10_000, 0.001), compat.go_zero(1000)])
+@for_each(("kind", "silent"), [(BloomFilter, Silent()), (bloomredis.asyncio.BloomFilter, SilentAsyncio())])
+@for_each("layout", [LAYOUT, compat.redis_template(10_000, 0.001), compat.go_zero(1000)])
 def test_making_one_sends_nothing_and_is_cheap(kind: Any, silent: Any, layout: Any) -> None:
     """Less than a round trip on loopback takes; asking for one again costs next to nothing."""
     f = kind(silent, "seen", layout=layout)
@@ -136,7 +135,7 @@ def test_layouts_of_several_keys(bloom: Any, client: redis.Redis) -> None:
     assert php.at("monday").contains("a")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "message"),
     [
         ({"capacity": 10, "error_rate": 0.1}, "layouts from bloomredis.compat"),
@@ -155,7 +154,7 @@ def test_a_name_is_not_empty() -> None:
         BloomFilter(redis.Redis(), "seen", layout=LAYOUT).at("")
 
 
-@pytest.mark.parametrize("ttl", [0, -1, True, "x"])
+@for_each("ttl", [0, -1, True, "x"])
 def test_a_ttl_is_positive(ttl: Any) -> None:
     """The system deletes the key for 0 and less; here that is `delete()`."""
     with pytest.raises((ValueError, TypeError), match="ttl"):

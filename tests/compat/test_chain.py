@@ -28,6 +28,7 @@ from tests.support.racing import race_threads
 from tests.support.readme import acl_rule
 from tests.support.servers import Server
 from tests.support.systems import Offsets
+from tests.support.values import for_each
 
 
 class Chain:
@@ -155,7 +156,7 @@ def test_a_load_into_a_chain_grows_it(bloom: Any, client: redis.Redis) -> None:
         f.snapshot()
 
 
-@pytest.mark.parametrize("layout", [CHAIN, compat.php_bkdr(1000, 3, partitions=2)])
+@for_each("layout", [CHAIN, compat.php_bkdr(1000, 3, partitions=2)])
 def test_no_local_cache_of_other_systems_bitmaps(layout: Any) -> None:
     """Nothing would say that the filter was lost, and the copy answered for it."""
     with pytest.raises(ValueError, match="cannot be noticed"):
@@ -196,7 +197,7 @@ class Meanwhile:
         return self._client.pipeline(transaction=transaction)
 
 
-@pytest.mark.parametrize("verb", ["clear", "delete"])
+@for_each("verb", ["clear", "delete"])
 def test_a_bitmap_that_is_begun_meanwhile_is_deleted_too(client: redis.Redis, verb: str) -> None:
     """Nothing of before is found again when the chain reaches its number."""
     other = BloomFilter(client, "bloomfilter", layout=CHAIN)
@@ -309,7 +310,7 @@ def test_a_chain_that_is_too_long_is_refused(bloom: Any, client: redis.Redis) ->
     assert client.get("cursor") == b"%d" % MOST_BITMAPS
 
 
-@pytest.mark.parametrize("value", ["x", "-1", "1.5", ["a list"]])
+@for_each("value", ["x", "-1", "1.5", ["a list"]])
 def test_a_cursor_that_is_none_is_refused(bloom: Any, client: redis.Redis, value: Any) -> None:
     """By its name, when it is opened and when it is met."""
     f = bloom(client, "bloomfilter", layout=CHAIN)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bloomredis import compat
 from bloomredis.compat.guava import Guava, read_guava, write_guava
 from tests.support.layouts import redis_string
+from tests.support.values import for_each
 
 
 def guava_bytes(layout: Guava, offsets: list[int]) -> bytes:
@@ -31,7 +32,7 @@ def test_guavas_stream_there_and_back(offsets: list[int], strategy: str) -> None
     assert write_guava(layout, bits) == write_guava(layout, bits.rstrip(b"\0")) == data
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "message"),
     [
         (b"", "at least 6 bytes, not 0"),

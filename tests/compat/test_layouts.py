@@ -20,6 +20,7 @@ from bloomredis.compat.hashes import highwayhash, murmur3
 from bloomredis.compat.redis_template import RedisTemplate
 from bloomredis.compat.redisson import _KEY
 from tests.support.layouts import NAMED, unpacked
+from tests.support.values import for_each
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 ITEMS = st.one_of(TEXT, TEXT.map(str.encode), st.integers(-(2**63), 2**63 - 1))
@@ -90,7 +91,7 @@ def test_numbers(layout: Bitmap) -> None:
     assert (layout.encode(42) == layout.encode("42")) == (layout.name != "guava")
 
 
-@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+@for_each("number", [2**63, -(2**63) - 1])
 def test_guava_has_no_longer_longs(number: int) -> None:
     """An int outside 64 bits is a ValueError that names it."""
     with pytest.raises(ValueError, match=str(number)):

@@ -15,6 +15,7 @@ from bloomredis.compat.redisbloom import (
     read_redisbloom,
 )
 from tests.support.layouts import redis_string, redisbloom_link, redisbloom_options
+from tests.support.values import for_each
 from tests.support.vectors import Row, element, vectors
 
 
@@ -51,7 +52,7 @@ def two_links() -> tuple[list[RedisBloom], list[bytes]]:
     return layouts, [lsb_first(layout.offsets("hello"), layout.num_bits // 8) for layout in layouts]
 
 
-@pytest.mark.parametrize("size", [1, 7, 1000])
+@for_each("size", [1, 7, 1000])
 def test_a_dump_is_read(size: int) -> None:
     """Chunks of any size give each link's layout, and its bits at their SETBIT offsets."""
     layouts, bits = two_links()
@@ -70,7 +71,7 @@ def test_a_dump_is_read(size: int) -> None:
 SMALL = [case for case in vectors("redisbloom")["cases"] if case["num_bits"] <= 2**16]
 
 
-@pytest.mark.parametrize("case", SMALL[::12], ids=lambda case: case["options"])
+@for_each("case", SMALL[::12])
 def test_a_dump_has_the_recorded_bits(case: Row) -> None:
     """The recorded bits of an element, dumped, are where its layout expects them."""
     layout = redisbloom_link(case)
@@ -104,7 +105,7 @@ def test_links_past_one_key_are_refused() -> None:
         RedisBloom(num_bits=2**32 + 64, num_hashes=7, capacity=10, error_rate=0.01)
 
 
-@pytest.mark.parametrize("message", list(broken_dumps()))
+@for_each("message", list(broken_dumps()))
 def test_what_is_no_whole_dump_is_refused(message: str) -> None:
     """A dump that is cut, extended or changed is a ValueError that names what is wrong."""
     with pytest.raises(ValueError, match=message):

@@ -27,10 +27,11 @@ from bloomredis.compat.redisbloom import (
 from bloomredis.compat.redisson import num_bits as redisson_bits
 from bloomredis.compat.redisson import num_hashes as redisson_hashes
 from tests.support.layouts import redisbloom_options
+from tests.support.values import for_each
 from tests.support.vectors import Row, vectors
 
 
-@pytest.mark.parametrize("system", ["guava_mitz32", "guava_mitz64"])
+@for_each("system", ["guava_mitz32", "guava_mitz64"])
 def test_guavas_sizes(system: str) -> None:
     """Every row of sizes comes out, by both formulas for the hashes; what `create` refuses is refused."""
     for row in vectors(system)["sizing"]:
@@ -117,7 +118,7 @@ def test_redisbloom_sizes() -> None:
         assert size.num_bits == 8 * row["bytes"], row
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "message"),
     [
         ({"num_bits": 2**32 + 1, "num_hashes": 4}, "4294967297 bits"),
@@ -133,7 +134,7 @@ def test_php_filters_that_cannot_be(arguments: dict[str, Any], message: str) -> 
         compat.php_bkdr(**arguments)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("number", "text"),
     [(0.5, "0.5"), (0.03, "0.03"), (0.001, "0.001"), (1.5e-7, "1.5E-7"), (5e-324, "4.9E-324")],
 )
@@ -142,7 +143,7 @@ def test_doubles_are_printed_as_java_does(number: float, text: str) -> None:
     assert java.double_text(number) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cast", "results"),
     [
         (java.to_long, [0, 2**63 - 1, -(2**63), 2, -2, 4294967295]),
@@ -155,29 +156,29 @@ def test_casts_are_javas(cast: Callable[[float], int], results: list[int]) -> No
     assert [cast(x) for x in (float("nan"), float("inf"), float("-inf"), 2.5, -2.5, 4294967295.0)] == results
 
 
-@pytest.mark.parametrize("make", [compat.guava, compat.jedis, compat.redis_bitmaps, compat.redis_template])
-@pytest.mark.parametrize("rate", [0.0, 1.0, -0.5, float("nan")])
+@for_each("make", [compat.guava, compat.jedis, compat.redis_bitmaps, compat.redis_template])
+@for_each("rate", [0.0, 1.0, -0.5, float("nan")])
 def test_error_rates_outside_are_refused(make: Callable[[int, float], Bitmap], rate: float) -> None:
     """No probability strictly inside (0, 1), no filter."""
     with pytest.raises(ValueError, match="error_rate"):
         make(1000, rate)
 
 
-@pytest.mark.parametrize("make", [compat.jedis, compat.redis_template])
+@for_each("make", [compat.jedis, compat.redis_template])
 def test_capacities_past_javas_int_are_refused(make: Callable[[int, float], Bitmap]) -> None:
     """The original could not be called so."""
     with pytest.raises(ValueError, match="2147483648"):
         make(2**31, 0.5)
 
 
-@pytest.mark.parametrize("bits", [0, -1, 2**32 + 1])
+@for_each("bits", [0, -1, 2**32 + 1])
 def test_go_zero_sizes_that_cannot_be(bits: int) -> None:
     """No bit, or more than a key holds, is a ValueError that names the number."""
     with pytest.raises(ValueError, match=str(bits)):
         compat.go_zero(bits)
 
 
-@pytest.mark.parametrize("bits", [True, 1.0, "10"])
+@for_each("bits", [True, 1.0, "10"])
 def test_go_zero_sizes_of_other_types(bits: Any) -> None:
     """A size is an int."""
     with pytest.raises(TypeError, match=type(bits).__name__):

@@ -14,6 +14,7 @@ from tests.support.losing import LosingClient
 from tests.support.racing import race_threads
 from tests.support.servers import Server
 from tests.support.systems import SYSTEMS, System
+from tests.support.values import for_each
 
 
 @pytest.fixture(params=SYSTEMS)
@@ -91,7 +92,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("layout", SMALL.values(), ids=SMALL)
+@for_each("layout", SMALL.values())
 def test_info_and_the_rest(bloom: Any, client: redis.Redis, layout: Any) -> None:
     """Everything that is known without a header is in `info`; expire, clear and delete act on all keys."""
     f = bloom(client, "seen", layout=layout)
@@ -112,10 +113,9 @@ def test_info_and_the_rest(bloom: Any, client: redis.Redis, layout: Any) -> None
     assert not [key for key in client.keys("*") if b":receipt:" not in key]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "layout",
     [SMALL["jedis"], SMALL["redisson"], compat.redis_bitmaps(1000, 0.01)],
-    ids=lambda each: each.name,
 )
 def test_what_is_in_doubt_ends_when_the_filter_is_cleared(any_client: redis.Redis, layout: Any) -> None:
     """An item whose reply was lost is added again, and not only said to be new."""
@@ -157,7 +157,7 @@ def test_each_insert_renews_the_ttl(bloom: Any, client: redis.Redis) -> None:
     assert client.pttl("bf:fixed") <= 50_000
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "wrong"),
     [
         ({"refresh_ttl": True}, "ttl is missing"),
@@ -178,7 +178,7 @@ def test_native_filters_take_no_refresh_ttl() -> None:
         BloomFilter(redis.Redis(), "f", capacity=10, error_rate=0.1, ttl=10, refresh_ttl=True)
 
 
-@pytest.mark.parametrize("layout", [5, 1.5, object(), compat])
+@for_each("layout", [5, 1.5, object(), compat])
 def test_a_bad_layout_is_refused(layout: Any) -> None:
     """With the value seen."""
     with pytest.raises(TypeError, match=r"bloomredis\.compat, not"):

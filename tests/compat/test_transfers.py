@@ -22,6 +22,7 @@ from bloomredis.compat import from_guava, to_guava
 from tests.support.losing import LosingClient
 from tests.support.servers import Server
 from tests.support.systems import Offsets
+from tests.support.values import for_each
 from tests.support.vectors import element, vectors
 
 
@@ -40,7 +41,7 @@ def stream(system: str, **parameters: Any) -> tuple[bytes, list[Any]]:
     return head + struct.pack(f">{len(words)}Q", *words), [element(case) for case in cases]
 
 
-@pytest.mark.parametrize("system", ["guava_mitz32", "guava_mitz64"])
+@for_each("system", ["guava_mitz32", "guava_mitz64"])
 def test_guavas_bytes_come_in_and_go_out(bloom: Any, client: redis.Redis, system: str) -> None:
     """Guava's bytes are a filter here, and come back byte for byte; with more items Guava reads them."""
     data, items = stream(system, capacity=3000, error_rate=0.03)
@@ -155,7 +156,7 @@ def test_a_redisbloom_filter_is_restored(bloom: Any, client: redis.Redis) -> Non
     assert not client.keys("*link*:[0-9]")
 
 
-@pytest.mark.parametrize("fate", ["lost", "never"])
+@for_each("fate", ["lost", "never"])
 def test_a_transfer_that_dies_leaves_nothing_for_ever(any_client: redis.Redis, fate: str) -> None:
     """Wherever it ends: all links are there, or none is and what was written expires."""
     cases = [case for case in vectors("redisbloom")["cases"] if case["num_bits"] in (9600, 21952)]

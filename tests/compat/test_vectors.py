@@ -10,6 +10,7 @@ from bloomredis.compat.hashes import highwayhash, murmur2
 from bloomredis.compat.php_bkdr import num_partitions, seeds
 from bloomredis.compat.redisson import _KEY
 from tests.support.layouts import MAKE, NAMED, unpacked
+from tests.support.values import for_each
 from tests.support.vectors import element, vectors
 
 SYSTEMS = [
@@ -35,7 +36,7 @@ def as_recorded(system: str, offsets: list[int]) -> list[int]:
     return offsets if vectors(system)["offsets_order"].startswith("probe") else sorted(set(offsets))
 
 
-@pytest.mark.parametrize(("system", "start"), chunks())
+@for_each(("system", "start"), chunks())
 def test_every_case_is_reproduced(system: str, start: int) -> None:
     """Each recorded element sets the recorded bits, in a filter of the recorded size, alone and packed."""
     for case in vectors(system)["cases"][start : start + CHUNK]:
@@ -46,7 +47,7 @@ def test_every_case_is_reproduced(system: str, start: int) -> None:
         assert as_recorded(system, packed) == case["offsets"], case
 
 
-@pytest.mark.parametrize("system", [name for name in SYSTEMS if "unpaired_surrogates" in vectors(name)])
+@for_each("system", [name for name in SYSTEMS if "unpaired_surrogates" in vectors(name)])
 def test_unpaired_surrogates_are_what_java_makes_of_them(system: str) -> None:
     """A surrogate without its partner sets the bits that the original sets."""
     for row in vectors(system)["unpaired_surrogates"]:

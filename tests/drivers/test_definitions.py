@@ -14,6 +14,7 @@ import pytest
 import bloomredis
 import bloomredis.asyncio
 from bloomredis.operations import options
+from tests.support.values import for_each
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 KINDS = [
@@ -81,7 +82,7 @@ def test_a_definition_has_its_own_docstring(cls: type) -> None:
     assert bare == []
 
 
-@pytest.mark.parametrize("name", KINDS)
+@for_each("name", KINDS)
 def test_both_halves_have_the_same_face(name: str) -> None:
     """A class has the same verbs, parameters and documentation over both kinds of client."""
     ours, theirs = (dict(members(getattr(half, name))) for half in HALVES)
@@ -94,8 +95,8 @@ def test_both_halves_have_the_same_face(name: str) -> None:
     assert [verb for verb in ours if inspect.getdoc(ours[verb]) != inspect.getdoc(theirs[verb])] == []
 
 
-@pytest.mark.parametrize("half", HALVES, ids=lambda half: half.__name__)
-@pytest.mark.parametrize("name", KINDS)
+@for_each("half", HALVES)
+@for_each("name", KINDS)
 def test_a_constructor_shows_its_parameters(half: Any, name: str) -> None:
     """They are those that type checkers know, keyword-only, and all that may be left out have a default."""
     typed = getattr(options, name.replace("BloomFilter", "") + "Parameters", options.PlainParameters)
@@ -108,8 +109,8 @@ def test_a_constructor_shows_its_parameters(half: Any, name: str) -> None:
     assert {each.kind for each in others} == {inspect.Parameter.KEYWORD_ONLY}
 
 
-@pytest.mark.parametrize("half", HALVES, ids=lambda half: half.__name__)
-@pytest.mark.parametrize("name", KINDS)
+@for_each("half", HALVES)
+@for_each("name", KINDS)
 def test_help_shows_and_explains_every_parameter(half: Any, name: str) -> None:
     """`help()` of a class has the signature, and a line of the docstring for each parameter."""
     cls = getattr(half, name)
@@ -132,9 +133,9 @@ MISTAKES: dict[str, tuple[list[Any], dict[str, Any], str]] = {
 """Arguments of a wrong call, and what its error says."""
 
 
-@pytest.mark.parametrize("half", HALVES, ids=lambda half: half.__name__)
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("mistake", MISTAKES)
+@for_each("half", HALVES)
+@for_each("name", KINDS)
+@for_each("mistake", MISTAKES)
 def test_an_error_of_a_constructor_names_the_class(half: Any, name: str, mistake: str) -> None:
     """It speaks of the class that was called and of the argument, not of what is behind it."""
     arguments, wrong, says = MISTAKES[mistake]
@@ -147,7 +148,7 @@ def test_an_error_of_a_constructor_names_the_class(half: Any, name: str, mistake
     assert "__init__" not in message
 
 
-@pytest.mark.parametrize("half", HALVES, ids=lambda half: half.__name__)
+@for_each("half", HALVES)
 def test_a_missing_window_is_named(half: Any) -> None:
     """The message says which argument is missing."""
     with pytest.raises(TypeError, match=r"^RotatingBloomFilter\(\): missing a required argument: 'window'$"):

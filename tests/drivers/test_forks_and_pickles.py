@@ -16,6 +16,7 @@ from bloomredis import BloomFilter, FilterLostError
 from tests.support.background import Child
 from tests.support.racing import winners
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 ITEMS = [f"https://example.org/page/{i}" for i in range(3000)]
 
@@ -28,7 +29,7 @@ def _add_in_child(f: BloomFilter, items: Sequence[str], told: Any) -> None:
     told.put(f.add_many(items))
 
 
-@pytest.mark.parametrize("coalesce", [True, False])
+@for_each("coalesce", [True, False])
 def test_a_forked_child_uses_the_filter(any_server: Server, coalesce: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """Parent and children that inherited the filter have one winner an item."""
     with any_server.client() as client:
@@ -92,7 +93,7 @@ def test_answers_that_nobody_asked_for_stay_with_the_parent(any_server: Server) 
         assert list(new) == ["b", "c"]
 
 
-@pytest.mark.parametrize("cls", [BloomFilter, bloomredis.asyncio.BloomFilter])
+@for_each("cls", [BloomFilter, bloomredis.asyncio.BloomFilter])
 def test_a_filter_pickles_without_its_client(any_server: Server, cls: Any) -> None:
     """The copy says that it needs a client, and works with one."""
     module = redis if cls is BloomFilter else redis.asyncio

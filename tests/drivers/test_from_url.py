@@ -16,6 +16,7 @@ import bloomredis
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, ShardedBloomFilter, compat
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 HALVES = [bloomredis, bloomredis.asyncio]
 KINDS: dict[str, dict[str, Any]] = {
@@ -98,7 +99,7 @@ def _refused(f: Any, told: Any) -> None:
         told.put(str(error))
 
 
-@pytest.mark.parametrize("url", ["memory://", "embedded://"])
+@for_each("url", ["memory://", "embedded://"])
 def test_a_private_server_is_that_of_its_process(url: str) -> None:
     """Another process is told so, instead of getting an empty server of its own."""
     f = make(bloomredis, "BloomFilter", url)
@@ -177,7 +178,7 @@ def test_closing_leaves_a_given_client_alone(any_server: Server) -> None:
     assert own.contains("a")
 
 
-@pytest.mark.parametrize("half", HALVES)
+@for_each("half", HALVES)
 def test_a_repr_shows_the_parameters(half: Any) -> None:
     """Of every class, without I/O, and never the URL."""
     shown = {kind: repr(make(half, kind, "redis://:secret@localhost:1")) for kind in KINDS}

@@ -16,6 +16,7 @@ from bloomredis import BloomFilter, FilterLostError
 from bloomredis.drivers import tasks
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 ITEMS = [f"https://example.org/page/{i}" for i in range(300)]
 
@@ -117,7 +118,7 @@ def test_ctrl_c_in_one_thread_leaves_no_other_waiting(any_server: Server) -> Non
     assert done.stdout == "all ended\n", done.stderr
 
 
-@pytest.mark.parametrize("pair", [("a", b"a"), (b"5", 5), ("5", 5), ("\xe9", "\xe9".encode())], ids=str)
+@for_each("pair", [("a", b"a"), (b"5", 5), ("5", 5), ("\xe9", "\xe9".encode())])
 def test_equal_items_of_other_types_are_equal(pair: tuple[Any, Any]) -> None:
     """Calls with equal items never share the time under way, so their order is that of their answers."""
     codec = make(redis.Redis())._operations.codec

@@ -31,6 +31,7 @@ from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent
 from tests.support.servers import Server, binaries
 from tests.support.tls import Certificate, with_tls
+from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -162,14 +163,14 @@ def class_for(client: Any) -> Any:
     return bloomredis.asyncio.BloomFilter if isinstance(client, redis.asyncio.Redis) else BloomFilter
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@for_each("name", PLAIN)
 def test_other_clients_are_used_as_they_are(name: str) -> None:
     """Where something could tell the difference, calls go through the client's own methods."""
     client = PLAIN[name][0]()
     assert class_for(client)(client, "kept", capacity=100, error_rate=0.01)._link is client
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@for_each("name", PLAIN)
 def test_a_connection_that_cannot_be_kept(name: str) -> None:
     """keep_connection=True raises, and says why."""
     made, reason = PLAIN[name]

@@ -18,6 +18,7 @@ from bloomredis import BloomFilter, CallEvent, FilterLostError, OutcomeUnknownEr
 from tests.support.background import started
 from tests.support.proxy import lost, passed, proxied
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 
@@ -100,7 +101,7 @@ def test_a_call_that_needs_no_server_has_no_round_trip(any_client: redis.Redis) 
     assert [each.round_trips > 0 for each in events] == [True, False]
 
 
-@pytest.mark.parametrize("by_token", [False, True])
+@for_each("by_token", [False, True])
 def test_who_asks_for_the_answer_of_an_earlier_call_is_seen(any_server: Server, *, by_token: bool) -> None:
     """With the token of its error, or on the same object; the call that was lost asked for nothing."""
     events: list[CallEvent] = []
@@ -187,7 +188,7 @@ def test_a_hook_that_fails_is_logged(
     assert caplog.text.count("the hook that observes 'seen' failed") == 2
 
 
-@pytest.mark.parametrize("hook", ["print", 7])
+@for_each("hook", ["print", 7])
 def test_a_bad_hook_is_refused(bloom: Any, hook: Any) -> None:
     """Whether for the process or for a filter."""
     with pytest.raises(TypeError, match="hook must be a callable"):

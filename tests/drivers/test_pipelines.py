@@ -12,13 +12,14 @@ import redis.asyncio
 import bloomredis.asyncio
 from bloomredis import BloomFilter
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 
 def make(client: Any, **options: Any) -> BloomFilter:
     return BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9, **options)
 
 
-@pytest.mark.parametrize("transaction", [True, False])
+@for_each("transaction", [True, False])
 def test_a_pipeline_after_script_flush(client: redis.Redis, transaction: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """500 queued adds give 500 right answers on a server that knows no script, every time."""
     f = make(client)

@@ -17,6 +17,7 @@ from bloomredis.operations.usual_contains import UsualReading
 from bloomredis.stored import planning
 from tests.support.proxy import after, passed, proxied
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 RATES = (0.3, 1e-2, 1e-5, 1e-9)
 """Rates with one block an item to three, of both sizes."""
@@ -31,7 +32,7 @@ def reads(f: Any) -> bool:
     return isinstance(f._usual.contains("any"), UsualReading)
 
 
-@pytest.mark.parametrize("rate", RATES)
+@for_each("rate", RATES)
 def test_it_says_what_the_script_says(client: redis.Redis, rate: float) -> None:
     """Of items that are in the filter, that are not, and that seem to be."""
     f = BloomFilter(client, "seen", capacity=300, error_rate=rate)
@@ -43,8 +44,8 @@ def test_it_says_what_the_script_says(client: redis.Redis, rate: float) -> None:
     assert rate < 0.1 or sum(by_script) > 400  # some only seem to be there
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("kind", [BloomFilter, ShardedBloomFilter])
+@for_each("rate", RATES)
+@for_each("kind", [BloomFilter, ShardedBloomFilter])
 def test_no_script_is_called(any_client: redis.Redis, kind: Any, rate: float) -> None:
     """What is known of the filter comes with the blocks."""
     f = kind(any_client, "seen", capacity=1000, error_rate=rate)
@@ -95,8 +96,8 @@ def outcome(call: Callable[[], object]) -> object:
         return type(error)
 
 
-@pytest.mark.parametrize("on_lost", ["raise", "recreate"])
-@pytest.mark.parametrize("change", CHANGES)
+@for_each("on_lost", ["raise", "recreate"])
+@for_each("change", CHANGES)
 def test_what_has_become_of_the_filter(any_client: redis.Redis, change: str, on_lost: Any) -> None:
     """It is noticed as by the script, with the same answers or errors now and later."""
     outcomes = []
@@ -112,7 +113,7 @@ def test_what_has_become_of_the_filter(any_client: redis.Redis, change: str, on_
     assert on_lost == "recreate" or outcomes[0] != [True, False, True]
 
 
-@pytest.mark.parametrize("rate", RATES)
+@for_each("rate", RATES)
 def test_a_filter_that_is_replaced_between_the_commands(
     any_server: Server, any_client: redis.Redis, rate: float
 ) -> None:
@@ -200,7 +201,7 @@ def test_where_connections_are_not_kept(any_client: redis.Redis) -> None:
     assert calls_of_scripts(any_client) > before
 
 
-@pytest.mark.parametrize("rate", RATES)
+@for_each("rate", RATES)
 def test_a_task(any_server: Server, rate: float) -> None:
     """A call that no other task shares reads the blocks too."""
 

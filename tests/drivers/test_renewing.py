@@ -20,6 +20,7 @@ from bloomredis.drivers import renewing
 from tests.support.background import Child
 from tests.support.proxy import passed, proxied, refused
 from tests.support.servers import Server
+from tests.support.values import for_each
 from tests.support.waiting import PATIENCE, wait_until
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
@@ -232,7 +233,7 @@ def claim_key_of(client: redis.Redis, claim: Any) -> Any:
     return key
 
 
-@pytest.mark.parametrize("renew", [1, None, "yes"])
+@for_each("renew", [1, None, "yes"])
 def test_renew_is_a_bool(bloom: Any, renew: Any) -> None:
     """Before any I/O."""
     with pytest.raises(TypeError, match="renew must be True or False"):
@@ -333,7 +334,7 @@ HALVES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("half", "function", "match"),
     [
         ("sync", coroutine, "bloomredis.asyncio"),

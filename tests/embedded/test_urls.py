@@ -12,6 +12,7 @@ import redis
 from bloomredis import BloomFilter
 from bloomredis.embedded import connect
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 
 def test_memory_is_a_new_server_each_time() -> None:
@@ -21,14 +22,14 @@ def test_memory_is_a_new_server_each_time() -> None:
     assert second.get("key") is None
 
 
-@pytest.mark.parametrize("url", ["memory://", "embedded://"])
+@for_each("url", ["memory://", "embedded://"])
 def test_a_filter_works_in(url: str) -> None:
     """A filter works on the servers that need nothing outside."""
     seen = BloomFilter(connect(url), "seen", capacity=1000, error_rate=0.01)
     assert seen.add_many(["a", "b", "a"]) == [True, True, False]
 
 
-@pytest.mark.parametrize("url", ["memory://", "embedded://", "redis://localhost", "unix:///socket"])
+@for_each("url", ["memory://", "embedded://", "redis://localhost", "unix:///socket"])
 def test_options_reach_the_client(url: str) -> None:
     """Options of connect() besides the URL are passed to redis-py."""
     client = connect(url, decode_responses=True)
@@ -41,7 +42,7 @@ def test_unix_is_an_outside_server(any_server: Server) -> None:
         assert client.ping()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "tls"),
     [
         ("redis://u:p@host:1/2", False),
@@ -59,9 +60,7 @@ def test_network_urls(url: str, *, tls: bool) -> None:
     assert issubclass(pool.connection_class, redis.SSLConnection) is tls
 
 
-@pytest.mark.parametrize(
-    "url", ["http://host", "localhost:6379", "", "redis:/x", "embedded:", "redis", "file:///x"]
-)
+@for_each("url", ["http://host", "localhost:6379", "", "redis:/x", "embedded:", "redis", "file:///x"])
 def test_other_schemes_are_refused(url: str) -> None:
     """A URL of another kind is an error that names its scheme and the accepted ones."""
     named = re.escape(url.partition("://")[0] + "://" if "://" in url else "no scheme")
@@ -69,7 +68,7 @@ def test_other_schemes_are_refused(url: str) -> None:
         connect(url)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "meant"),
     [
         ("embedded://foo", "foo"),
@@ -92,10 +91,8 @@ def test_memory_takes_nothing_else() -> None:
         connect("memory://name")
 
 
-@pytest.mark.parametrize(
-    "scheme", ["http", "embedded", "memory", "redis", "rediss", "valkey", "unix", "x:y@redis"]
-)
-@pytest.mark.parametrize(
+@for_each("scheme", ["http", "embedded", "memory", "redis", "rediss", "valkey", "unix", "x:y@redis"])
+@for_each(
     "rest", ["u:sec/ret@h", "u:sec?ret@h:x/y", "u:sec#ret@h:x", "sec:ret@[h", "h:sec/ret", "h/?db=secret"]
 )
 def test_a_password_is_never_told(scheme: str, rest: str) -> None:

@@ -23,6 +23,7 @@ from redis.retry import Retry
 from bloomredis import BloomFilter
 from tests.support.losing import LosingProxy, losing
 from tests.support.servers import Server, binaries, running
+from tests.support.values import for_each
 from tests.support.workloads import Way, in_batches, in_tasks, items_of, one_by_one
 
 FEWER = items_of(2000)
@@ -138,8 +139,8 @@ def test_a_plain_check_and_set_loses_items(
     assert plain.told["False"] > 0.01 * runs.count
 
 
-@pytest.mark.parametrize("retries", RETRIES)
-@pytest.mark.parametrize("way", [one_by_one, in_batches])
+@for_each("retries", RETRIES)
+@for_each("way", [one_by_one, in_batches])
 def test_no_item_is_lost(server: Server, way: Way, retries: str) -> None:
     """Every item is new exactly once on every server, however the client retries."""
     with losing(server.socket) as proxy:
@@ -149,7 +150,7 @@ def test_no_item_is_lost(server: Server, way: Way, retries: str) -> None:
     assert Counter(told) == {True: len(FEWER)}
 
 
-@pytest.mark.parametrize("retries", RETRIES)
+@for_each("retries", RETRIES)
 def test_no_item_of_many_tasks_is_lost(server: Server, retries: str) -> None:
     """The same for 32 tasks whose calls travel together."""
 

@@ -6,8 +6,6 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from tests.history.calls import Call
 from tests.history.claim_rules import claim_violations
 from tests.history.loss_rules import loss_violations
@@ -15,6 +13,7 @@ from tests.history.losses import Generations, Loss
 from tests.history.plans import REMEMBERED, SLICES, Plan
 from tests.history.remembering import memory_violations
 from tests.history.rules import History, violations
+from tests.support.values import for_each
 
 PLAN = Plan("seed", "items", 1, 0.0, 1.0)
 COUNTING = replace(PLAN, kind="counting")
@@ -68,13 +67,13 @@ WRONG: dict[str, History] = {
 }
 
 
-@pytest.mark.parametrize("history", RIGHT.values(), ids=RIGHT.keys())
+@for_each("history", RIGHT.values())
 def test_a_right_round(history: History) -> None:
     """There is nothing to say about it."""
     assert not list(violations(history))
 
 
-@pytest.mark.parametrize("what", WRONG)
+@for_each("what", WRONG)
 def test_a_wrong_round(what: str) -> None:
     """It is found, and named."""
     assert any(what in each for each in violations(WRONG[what]))
@@ -116,13 +115,13 @@ CLAIMED_WRONG: dict[str, History] = {
 }
 
 
-@pytest.mark.parametrize("history", CLAIMED_RIGHT.values(), ids=CLAIMED_RIGHT.keys())
+@for_each("history", CLAIMED_RIGHT.values())
 def test_right_claims(history: History) -> None:
     """There is nothing to say about them."""
     assert not list(claim_violations(history))
 
 
-@pytest.mark.parametrize("what", CLAIMED_WRONG)
+@for_each("what", CLAIMED_WRONG)
 def test_wrong_claims(what: str) -> None:
     """They are found, and named."""
     assert any(what in each for each in claim_violations(CLAIMED_WRONG[what]))
@@ -171,13 +170,13 @@ TOLD_WRONG: dict[str, History] = {
 }
 
 
-@pytest.mark.parametrize("history", TOLD_RIGHT.values(), ids=TOLD_RIGHT.keys())
+@for_each("history", TOLD_RIGHT.values())
 def test_rightly_told(history: History) -> None:
     """There is nothing to say about it."""
     assert not list(loss_violations(history))
 
 
-@pytest.mark.parametrize("what", TOLD_WRONG)
+@for_each("what", TOLD_WRONG)
 def test_wrongly_told(what: str) -> None:
     """It is found, and named."""
     assert any(what in each for each in loss_violations(TOLD_WRONG[what]))
@@ -202,13 +201,13 @@ FORGOTTEN: dict[str, History] = {
 }
 
 
-@pytest.mark.parametrize("history", KEPT.values(), ids=KEPT.keys())
+@for_each("history", KEPT.values())
 def test_rightly_remembered(history: History) -> None:
     """There is nothing to say about it."""
     assert not list(memory_violations(history))
 
 
-@pytest.mark.parametrize("what", FORGOTTEN)
+@for_each("what", FORGOTTEN)
 def test_wrongly_remembered(what: str) -> None:
     """It is found, and named."""
     assert any(what in each for each in memory_violations(FORGOTTEN[what]))

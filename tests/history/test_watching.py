@@ -15,6 +15,7 @@ from tests.history.crashing import Crash, Work
 from tests.history.plans import MADE, Kind, Plan
 from tests.history.watching import REPLACED, Watch, watched
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 KINDS: Final[tuple[Kind, ...]] = ("items", "scaling", "rotating", "sharded")
 ITEMS: Final = [f"item {number}" for number in range(40)]
@@ -26,8 +27,8 @@ def made(kind: Kind, client: Any, name: str = "seen") -> Any:
     return getattr(bloomredis, MADE[kind].called)(client, name, **MADE[kind].options)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("verb", ["clear", "delete"])
+@for_each("kind", KINDS)
+@for_each("verb", ["clear", "delete"])
 def test_what_replaces_a_filter(any_client: redis.Redis, kind: Kind, verb: str) -> None:
     """It is a command of clear() or delete(), and none of those that make a filter or add to it."""
     stopped: list[str] = []

@@ -30,6 +30,7 @@ from bloomredis.stored.restore import PIECE_BYTES
 from tests.support.losing import LosingClient
 from tests.support.saving import KINDS
 from tests.support.servers import Server, binaries, running
+from tests.support.values import for_each
 
 LARGE: dict[str, Any] = {"capacity": 2_000_000, "error_rate": 0.01}
 SMALL: dict[str, Any] = {"capacity": 5_000, "error_rate": 0.01}
@@ -155,7 +156,7 @@ def test_other_parameters_are_refused(any_client: redis.Redis) -> None:
     assert one.snapshot().bits == before
 
 
-@pytest.mark.parametrize("kind", ["counting", "scaling", "rotating"])
+@for_each("kind", ["counting", "scaling", "rotating"])
 def test_classes_that_are_not_merged(any_client: redis.Redis, kind: str) -> None:
     """The error says what to do instead."""
     of, parameters = KINDS[kind]
@@ -200,7 +201,7 @@ def test_a_file_has_what_an_older_state_lacks(bloom: Any, any_client: redis.Redi
     assert abs(one.info().count - 2500) < 60
 
 
-@pytest.mark.parametrize("layout", ["blocked", "sharded"])
+@for_each("layout", ["blocked", "sharded"])
 def test_twins_are_merged(bloom: Any, any_client: redis.Redis, layout: str) -> None:
     """A filter that another server has under the same keys, and that went on by itself there."""
     with running(binaries()["redis-6.2"]) as server, server.client() as away:
@@ -259,7 +260,7 @@ def test_no_item_gets_into_an_overfull_union_that_refuses(any_client: redis.Redi
         one.add("x")
 
 
-@pytest.mark.parametrize("layout", ["large", "sharded"])
+@for_each("layout", ["large", "sharded"])
 def test_progress_counts_bytes(any_client: redis.Redis, layout: str) -> None:
     """It goes up to all of them, those of all shards."""
     kind = getattr(bloomredis, str(LAYOUTS[layout].get("kind", "BloomFilter")))

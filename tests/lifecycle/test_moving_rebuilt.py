@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from bloomredis import BloomFilter, FilterLostError, FilterMismatchError, ScalingBloomFilter
+from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 0.01}
 ITEMS = range(500)
@@ -20,7 +21,7 @@ def made(client: redis.Redis, name: str = "seen") -> BloomFilter[Any]:
     return f
 
 
-@pytest.mark.parametrize("done", [False, True])
+@for_each("done", [False, True])
 def test_a_copy_is_a_filter_like_others(any_client: redis.Redis, *, done: bool) -> None:
     """It has the answers of the filter, not those of a successor, and none of the marks of a rebuild."""
     f, file = made(any_client), io.BytesIO()

@@ -16,6 +16,7 @@ from bloomredis import (
     ServerRefusedError,
     compat,
 )
+from tests.support.values import for_each
 
 LAYOUTS = ("blocked", "classic")
 OLD: Any = {"capacity": 1000, "error_rate": 0.01}
@@ -25,7 +26,7 @@ FAILED = (ZeroDivisionError, ZeroDivisionError(), None)
 ITEMS = [f"item {number}" for number in range(500)]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@for_each("layout", LAYOUTS)
 def test_what_was_loaded_and_added_is_in(client: redis.Redis, bloom: Any, layout: str) -> None:
     """Items of the source and items that were added meanwhile are found afterwards, and no others."""
     seen = bloom(client, "seen", layout=layout, **OLD)
@@ -41,8 +42,8 @@ def test_what_was_loaded_and_added_is_in(client: redis.Redis, bloom: Any, layout
     assert not client.exists(SUCCESSOR)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("capacity", [40, 100_000, None])
+@for_each("layout", LAYOUTS)
+@for_each("capacity", [40, 100_000, None])
 def test_the_filter_answers_meanwhile(
     client: redis.Redis, bloom: Any, layout: str, capacity: int | None
 ) -> None:
@@ -152,7 +153,7 @@ def test_delete_ends_a_rebuild(client: redis.Redis, bloom: Any) -> None:
     assert not client.exists(KEY, SUCCESSOR)
 
 
-@pytest.mark.parametrize("verb", ["add", "contains"])
+@for_each("verb", ["add", "contains"])
 def test_whoever_comes_after_a_dead_process_ends_its_rebuild(
     client: redis.Redis, bloom: Any, verb: str
 ) -> None:
@@ -186,7 +187,7 @@ def test_one_rebuild_at_a_time(client: redis.Redis) -> None:
     assert seen.info().capacity == 3000
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@for_each("layout", LAYOUTS)
 def test_loads_meanwhile_go_to_both(client: redis.Redis, layout: str) -> None:
     """A load of another client, of a size that is sent as segments at other times."""
     seen, other = (BloomFilter(client, "seen", layout=layout, **OLD) for _ in range(2))
@@ -300,9 +301,7 @@ def test_what_has_no_header_is_not_rebuilt() -> None:
             BloomFilter(nobody, "seen", layout=layout).rebuild()
 
 
-@pytest.mark.parametrize(
-    "options", [{"capacity": 0}, {"error_rate": 1.0}, {"timeout": 0}, {"take_over": None}]
-)
+@for_each("options", [{"capacity": 0}, {"error_rate": 1.0}, {"timeout": 0}, {"take_over": None}])
 def test_arguments_are_checked_before_anything_is_sent(options: dict[str, Any]) -> None:
     """Bad arguments raise where they are given."""
     nobody: Any = redis.Redis(port=1)

@@ -10,9 +10,10 @@ import redis
 from bloomredis import BloomFilter, ServerRefusedError
 from tests.support.readme import acl_rule
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 
-@pytest.mark.parametrize("denied", ["unlink", "setrange", "pexpire", "persist", "rename", "time", "getrange"])
+@for_each("denied", ["unlink", "setrange", "pexpire", "persist", "rename", "time", "getrange"])
 def test_a_missing_right_changes_nothing(server: Server, denied: str) -> None:
     """Whatever the end needs is asked for at the beginning: the filter is as before, and nothing is left."""
     with server.client() as admin:

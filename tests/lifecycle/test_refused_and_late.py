@@ -19,11 +19,12 @@ from bloomredis.stored.planning import whole
 from tests.support.proxy import LateCopy, proxied
 from tests.support.saving import ITEMS, KINDS, made, saved
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 2000, "error_rate": 0.01}
 
 
-@pytest.mark.parametrize("right", ["-set", "-pexpire", "-rename", "-setrange"])
+@for_each("right", ["-set", "-pexpire", "-rename", "-setrange"])
 def test_a_right_that_is_missing_leaves_the_filter_as_it_was(any_server: Server, right: str) -> None:
     """Of all that adopt() writes: the plain filter still answers, and who may then adopts it."""
     with any_server.client() as admin:
@@ -39,7 +40,7 @@ def test_a_right_that_is_missing_leaves_the_filter_as_it_was(any_server: Server,
         assert all(ScalingBloomFilter.adopt(admin, "seen").contains_many(ITEMS))
 
 
-@pytest.mark.parametrize("kind", ["classic", "counting", "scaling", "sharded"])
+@for_each("kind", ["classic", "counting", "scaling", "sharded"])
 def test_a_late_copy_changes_nothing_that_is_written(any_server: Server, kind: str) -> None:
     """The call that allocates a string arrives again while the string is being filled."""
     with any_server.client() as client, proxied(any_server.socket) as proxy:

@@ -13,6 +13,7 @@ import redis.asyncio
 import bloomredis
 import bloomredis.asyncio
 from bloomredis import BloomFilter
+from tests.support.values import for_each
 
 
 class NoClient:
@@ -28,7 +29,7 @@ class NoClient:
         raise AssertionError("I/O is about to happen")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "error", "seen"),
     [
         ({"capacity": 0, "error_rate": 0.1}, ValueError, "at least 1, not 0"),
@@ -64,14 +65,14 @@ def test_bad_parameters(arguments: dict[str, Any], error: type[Exception], seen:
         BloomFilter(NoClient(), "f", **arguments)
 
 
-@pytest.mark.parametrize(("name", "error"), [("", ValueError), (b"f", TypeError), (None, TypeError)])
+@for_each(("name", "error"), [("", ValueError), (b"f", TypeError), (None, TypeError)])
 def test_bad_names(name: Any, error: type[Exception]) -> None:
     """A name is a str with something in it."""
     with pytest.raises(error, match="name must"):
         BloomFilter(NoClient(), name)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "call",
     [
         lambda f: f.add(1.5),
@@ -155,7 +156,7 @@ def test_no_capacity_overflows(half: Any, kind: str, capacity: int) -> None:
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize("kind", ["ScalingBloomFilter", "RotatingBloomFilter"])
+@for_each("kind", ["ScalingBloomFilter", "RotatingBloomFilter"])
 def test_the_largest_capacity_can_be_used(any_client: redis.Redis, kind: str) -> None:
     """A filter of layers takes any capacity that it can be made with."""
     f = maker(bloomredis, kind, capacity=2**63 - 1, layout="classic")(any_client, "f")
@@ -165,7 +166,7 @@ def test_the_largest_capacity_can_be_used(any_client: redis.Redis, kind: str) ->
 LONG = "x" * 10**6
 
 
-@pytest.mark.parametrize(
+@for_each(
     "call",
     [
         lambda f: f.add("\ud800" * 10**6),

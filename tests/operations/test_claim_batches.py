@@ -17,6 +17,7 @@ from bloomredis.operations.held import Terms
 from tests.support.losing import losing
 from tests.support.proxy import Exchange, lost, passed, proxied
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 KINDS: dict[str, dict[str, Any]] = {
     "BloomFilter": {},
@@ -36,7 +37,7 @@ def states(claims: list[Any]) -> list[str]:
     return [claim.state for claim in claims]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_a_batch_is_committed(bloom: Any, any_client: redis.Redis, kind: str) -> None:
     """Of every kind of filter: each claim is done, and the items are in."""
     f = make(bloom, any_client, kind=kind, **KINDS[kind])
@@ -154,7 +155,7 @@ def test_a_commit_without_a_reply_is_answered_later(any_server: Server, bloom: A
         assert f.commit_many(claims) == ["done", "done"]
 
 
-@pytest.mark.parametrize("retries", [0, 3])
+@for_each("retries", [0, 3])
 def test_lost_replies_lose_no_batch(server: Server, retries: int) -> None:
     """One reply in 33 is lost: every item is claimed and committed once, and none is found lost."""
     items, dice = [f"{i}" for i in range(600)], random.Random(1)
@@ -236,9 +237,7 @@ def test_an_unanswered_claim_of_a_name_is_its_own(any_server: Server) -> None:
         assert f.claim("a", owner="rank 7").state == "claimed"
 
 
-@pytest.mark.parametrize(
-    ("owner", "error"), [("", ValueError), (7, TypeError), (b"rank", TypeError), (True, TypeError)]
-)
+@for_each(("owner", "error"), [("", ValueError), (7, TypeError), (b"rank", TypeError), (True, TypeError)])
 def test_a_bad_owner_is_refused(bloom: Any, owner: Any, error: type[Exception]) -> None:
     """Before any I/O."""
     f = make(bloom, redis.Redis(port=1))
@@ -250,8 +249,8 @@ def test_a_bad_owner_is_refused(bloom: Any, owner: Any, error: type[Exception]) 
 # -- tokens
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("item", ["ä", b"\xff", -42])
+@for_each("kind", KINDS)
+@for_each("item", ["ä", b"\xff", -42])
 def test_a_token_is_the_claim(any_server: Server, kind: str, item: Any) -> None:
     """Another object commits it, with the item as it was; it is the same claim for both."""
     cls = getattr(bloomredis, kind)

@@ -34,6 +34,7 @@ from tests.support.losing import losing
 from tests.support.racing import SPAWN, race_threads
 from tests.support.servers import Server, binaries, running
 from tests.support.sizes import long, short
+from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
 
@@ -119,7 +120,7 @@ def test_a_lease_can_be_extended(bloom: Any, client: redis.Redis) -> None:
     run(bloom, claim, "commit")
 
 
-@pytest.mark.parametrize("lease", [0, -1, float("nan"), float("inf"), "1", None, True])
+@for_each("lease", [0, -1, float("nan"), float("inf"), "1", None, True])
 def test_a_bad_lease_is_refused(bloom: Any, any_client: redis.Redis, lease: Any) -> None:
     """Before any I/O, with the value seen."""
     f = make(bloom, any_client)
@@ -254,7 +255,7 @@ def test_threads_claim_each_item_once(server: Server) -> None:
     assert wins == {1: len(items)}
 
 
-@pytest.mark.parametrize("retries", [0, 3])
+@for_each("retries", [0, 3])
 def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
     """One reply in ten is lost: every item is claimed and committed once, and no commit fails."""
     items = [f"item-{i}" for i in range(500)]

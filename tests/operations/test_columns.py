@@ -14,6 +14,7 @@ import redis
 from bloomredis import BatchInterruptedError, BloomFilter, compat, keyed
 from tests.support.proxy import lost, passed, proxied
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 SCALARS = [
     (np.int64(7), 7),
@@ -66,7 +67,7 @@ def make(bloom: Any, client: Any, **options: Any) -> Any:
     return bloom(client, "seen", capacity=10_000, error_rate=0.001, **options)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_a_scalar_is_what_it_holds(bloom: Any, any_client: redis.Redis, kind: str) -> None:
     """An item is the same as a scalar of numpy or Arrow and as Python's own object, in every call."""
     f = make(bloom, any_client, kind=kind)
@@ -92,7 +93,7 @@ def test_keyed_takes_scalars() -> None:
     assert encode(np.int64(7)) == encode("7")
 
 
-@pytest.mark.parametrize("item", [np.bool_(1), np.float64(1.5), pa.scalar(1.5), pa.scalar(True), True, 1.5])
+@for_each("item", [np.bool_(1), np.float64(1.5), pa.scalar(1.5), pa.scalar(True), True, 1.5])
 def test_other_scalars_are_refused(item: Any) -> None:
     """As Python's own bools and floats are."""
     f = make(BloomFilter, redis.Redis())
@@ -154,7 +155,7 @@ def test_an_own_encoder_tells_the_row(any_client: redis.Redis) -> None:
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: f"{type(column).__name__}-{column[-1:]!s:.3}")
+@for_each("column", COLUMNS)
 def test_a_mask_says_of_each_row_if_it_is_new(bloom: Any, any_client: redis.Redis, column: Any) -> None:
     """An array of bools, by position; of equal rows the first is new."""
     f = make(bloom, any_client)
@@ -201,7 +202,7 @@ def test_an_interrupted_mask_has_the_rest_of_the_column(any_server: Server) -> N
     assert np.mean(mask) > 0.99  # but for false positives
 
 
-@pytest.mark.parametrize("column", [iter("ab"), {"a", "b"}, 7], ids=lambda column: type(column).__name__)
+@for_each("column", [iter("ab"), {"a", "b"}, 7])
 def test_what_has_no_rows_has_no_mask(bloom: Any, column: Any) -> None:
     """Nothing is sent."""
     with pytest.raises(TypeError, match="new_mask takes an array or a column, not"):

@@ -16,6 +16,7 @@ from bloomredis import CountingBloomFilter, FilterLostError, FilterMismatchError
 from bloomredis.stored import planning
 from tests.support.counting import MOST, expected_counters, make, store_earlier, stored_counters
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 
 def test_an_item_is_in_until_it_is_removed(bloom: Any, client: redis.Redis) -> None:
@@ -156,7 +157,7 @@ def test_a_lost_filter_is_noticed(bloom: Any, client: redis.Redis) -> None:
         f.remove("a")
 
 
-@pytest.mark.parametrize(("stored", "wanted"), [("BloomFilter", "Counting"), ("CountingBloomFilter", "")])
+@for_each(("stored", "wanted"), [("BloomFilter", "Counting"), ("CountingBloomFilter", "")])
 def test_another_kind_is_a_mismatch(bloom: Any, client: redis.Redis, stored: str, wanted: str) -> None:
     """The message names the class to use, and the filter stays as it is."""
     size: dict[str, Any] = {"capacity": 100, "error_rate": 0.01}

@@ -25,6 +25,7 @@ from bloomredis.protocol.receipts import REMOVAL, Lanes
 from tests.support.counting import MOST, PLANNED, counting, expected_counters, stored_counters
 from tests.support.losing import LosingClient, losing
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_the_rest_of_a_batch_counts_once(lossy: LosingClient, fate: str) -> None
     assert_counted(lossy, "a", "a", *batch)
 
 
-@pytest.mark.parametrize("executed", [(True, True), (False, True), (True, False), (False, False)])
+@for_each("executed", [(True, True), (False, True), (True, False), (False, False)])
 def test_each_of_two_calls_is_owed_its_own_answer(client: redis.Redis, executed: tuple[bool, bool]) -> None:
     """Two concurrent removals without an answer are two removals, executed or not."""
     f = counting(client)
@@ -246,7 +247,7 @@ def balance(calls: Iterable[tuple[str, str]]) -> Counter[str]:
     return items
 
 
-@pytest.mark.parametrize("retries", RETRIES)
+@for_each("retries", RETRIES)
 def test_lost_replies_change_no_counter(server: Server, retries: str) -> None:
     """With a reply in ten lost, adds and removals leave exactly the counters that they should."""
     with losing(server.socket, share=0.1) as proxy, server.client() as direct:

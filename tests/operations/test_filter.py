@@ -18,6 +18,7 @@ from bloomredis import (
 )
 from bloomredis.operations.outcomes import Answers
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 
 def make(bloom: Any, client: redis.Redis, name: str = "seen", **options: Any) -> Any:
@@ -125,7 +126,7 @@ def test_other_parameters_are_a_mismatch(bloom: Any, client: redis.Redis) -> Non
     assert client.dump("seen") == before
 
 
-@pytest.mark.parametrize("kind", ["string", "empty", "list", "hash"])
+@for_each("kind", ["string", "empty", "list", "hash"])
 def test_a_foreign_key_is_untouched(bloom: Any, client: redis.Redis, kind: str) -> None:
     """Whatever holds something else stays as it is, whatever is called."""
     make_key: dict[str, Callable[[], object]] = {
@@ -179,7 +180,7 @@ def test_delete_says_whether_it_existed(bloom: Any, client: redis.Redis) -> None
     assert f.add("a")
 
 
-@pytest.mark.parametrize("call", [lambda f: f.add("b"), lambda f: f.contains_many(["b"]), lambda f: f.info()])
+@for_each("call", [lambda f: f.add("b"), lambda f: f.contains_many(["b"]), lambda f: f.info()])
 def test_a_vanished_filter_is_noticed(bloom: Any, client: redis.Redis, call: Callable[[Any], object]) -> None:
     """A filter that was used and is gone raises, and nothing is created in its place."""
     f = make(bloom, client)
@@ -304,7 +305,7 @@ def test_a_restart_changes_no_answer(bloom: Any) -> None:
             assert f.add("b")
 
 
-@pytest.mark.parametrize("kind", ["BloomFilter", "ShardedBloomFilter"])
+@for_each("kind", ["BloomFilter", "ShardedBloomFilter"])
 def test_batches_leave_no_garbage(any_client: redis.Redis, kind: str) -> None:
     """What a batch took is free when it is over, without a collection: a stream of batches takes no more."""
     f = getattr(bloomredis, kind)(any_client, "seen", capacity=1000, error_rate=1e-6)

@@ -25,6 +25,7 @@ from bloomredis.stored import planning
 from tests.support.losing import losing
 from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 ITEMS = [f"item-{i}" for i in range(6000)]
 
@@ -90,7 +91,7 @@ def test_nothing_to_load(bloom: Any, any_client: redis.Redis) -> None:
     assert any_client.exists("seen")
 
 
-@pytest.mark.parametrize("items", ["text", b"bytes"])
+@for_each("items", ["text", b"bytes"])
 def test_one_string_is_no_iterable_of_items(bloom: Any, any_client: redis.Redis, items: Any) -> None:
     """It would be loaded letter by letter."""
     with pytest.raises(TypeError, match="not one"):
@@ -124,9 +125,7 @@ def test_every_source_of_items(source: str, any_server: Server, in_small_batches
         assert bits(client) == bits(client, "other")
 
 
-@pytest.mark.parametrize(
-    "numbers", [np.arange(5000), pd.Series(range(5000)), pa.array(range(5000)), range(5000)]
-)
+@for_each("numbers", [np.arange(5000), pd.Series(range(5000)), pa.array(range(5000)), range(5000)])
 def test_numbers_are_their_decimal_text(numbers: Any, any_server: Server) -> None:
     """As everywhere, whatever holds them."""
     with any_server.client() as client:

@@ -17,6 +17,7 @@ from bloomredis.operations import local_cache
 from bloomredis.operations.snapshot import PIECE_BYTES
 from bloomredis.stored import planning
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 ITEMS = [f"item-{i}" for i in range(3000)]
 
@@ -224,7 +225,7 @@ def test_ones_own_clear_empties_the_copy(bloom: Any, any_client: redis.Redis) ->
     assert f.add_many(["a"]) == [True]
 
 
-@pytest.mark.parametrize("check", [0, -1, "1", None])
+@for_each("check", [0, -1, "1", None])
 def test_a_bad_check_is_refused(check: Any) -> None:
     """Before any I/O, with the value seen."""
     with pytest.raises((ValueError, TypeError), match=f"local_cache_check must be .* not {check!r}"):

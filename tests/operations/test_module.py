@@ -24,6 +24,7 @@ from bloomredis.stored.module_header import read_state
 from tests.conftest import ANY, BINARIES, FAKE, REAL
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server, running
+from tests.support.values import for_each
 
 
 def reserve(client: redis.Redis, name: str = "seen", capacity: int = 1000, *options: str) -> None:
@@ -275,7 +276,7 @@ def refused(bloom: Any, client: redis.Redis) -> None:
     assert client.keys() == []
 
 
-@pytest.mark.parametrize("name", [*REAL, FAKE])
+@for_each("name", [*REAL, FAKE])
 def test_a_server_without_the_module(bloom: Any, name: str) -> None:
     """It refuses, and nothing is written."""
     if name == FAKE:
@@ -302,7 +303,7 @@ def test_a_missing_filter(bloom: Any, module_client: redis.Redis) -> None:
         bloom(module_client, "seen", layout="module").add("a")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "message"),
     [
         ({"local_cache": True}, "keeps the bits to itself"),
@@ -317,7 +318,7 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
         BloomFilter(redis.Redis(), "seen", **MODULE | options)
 
 
-@pytest.mark.parametrize("kind", ["ScalingBloomFilter", "RotatingBloomFilter", "ShardedBloomFilter"])
+@for_each("kind", ["ScalingBloomFilter", "RotatingBloomFilter", "ShardedBloomFilter"])
 def test_other_kinds_have_no_such_layout(kind: str) -> None:
     """One of the module grows by itself."""
     window = {"window": 60} if kind.startswith("R") else {}

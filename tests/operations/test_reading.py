@@ -12,6 +12,7 @@ import redis
 import bloomredis
 from bloomredis import BatchInterruptedError, BloomFilter, ConnectionFailedError
 from tests.support.losing import LosingClient
+from tests.support.values import for_each
 
 ITEMS = [f"item-{i}" for i in range(40_000)]
 
@@ -88,7 +89,7 @@ def test_an_interrupted_load_goes_on(any_client: redis.Redis, kind: str, at: int
     assert f.info().count == len(ITEMS)
 
 
-@pytest.mark.parametrize("at", [1, 5, 12])
+@for_each("at", [1, 5, 12])
 def test_an_interrupted_dedupe_goes_on(any_client: redis.Redis, at: int) -> None:
     """Every item comes out once, also those whose batch failed before anything of it was sent."""
     f = make(BloomFilter, Failing(any_client, at))

@@ -11,6 +11,7 @@ import redis
 from bloomredis import BloomFilter, FilterLostError, OutcomeUnknownError, ServerRefusedError
 from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 
 def make(bloom: Any, client: redis.Redis, **options: Any) -> Any:
@@ -34,7 +35,7 @@ def test_out_of_memory_is_explained(bloom: Any, server: Server) -> None:
         assert f.add_many(["b", "c"]) == [True, True]
 
 
-@pytest.mark.parametrize("denied", ["-evalsha", "-setrange"])
+@for_each("denied", ["-evalsha", "-setrange"])
 def test_a_missing_permission_is_explained(bloom: Any, server: Server, denied: str) -> None:
     """Of the script's call, and of a command inside it, of which the servers do not say the word."""
     with server.client() as admin:
@@ -50,7 +51,7 @@ def test_a_missing_permission_is_explained(bloom: Any, server: Server, denied: s
         assert f.add("b")
 
 
-@pytest.mark.parametrize("login", [{"username": "somebody", "password": "hunter2"}, {}])
+@for_each("login", [{"username": "somebody", "password": "hunter2"}, {}])
 def test_a_failed_login_is_explained(bloom: Any, server: Server, login: dict[str, str]) -> None:
     """The error says what to do and does not print the password."""
     with server.client() as admin:
@@ -101,7 +102,7 @@ def test_a_callable_decides_about_a_loss(bloom: Any, any_client: redis.Redis) ->
     assert not any_client.exists("seen")
 
 
-@pytest.mark.parametrize("on_lost", ["ignore", None, 1])
+@for_each("on_lost", ["ignore", None, 1])
 def test_a_bad_on_lost_is_refused(on_lost: Any) -> None:
     """Before any I/O, with the value seen."""
     with pytest.raises(ValueError, match=f"not {on_lost!r}"):

@@ -30,6 +30,7 @@ from tests.support.losing import LosingClient
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
 from tests.support.sizes import sized
+from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
 KIND = "RotatingBloomFilter"
@@ -247,7 +248,7 @@ def test_claims(client: redis.Redis, bloom: Any) -> None:
     wait_until("the item can be claimed", lambda: f.claim("a").state == "claimed")
 
 
-@pytest.mark.parametrize("lost", ["seen", "{seen}:layer:0"])
+@for_each("lost", ["seen", "{seen}:layer:0"])
 def test_a_loss_is_told_from_the_end(client: redis.Redis, bloom: Any, lost: str) -> None:
     """A key that is gone before its time is a lost filter."""
     f = bloom(client, "seen", kind=KIND, **SIZE | {"window": 3600})
@@ -268,7 +269,7 @@ def test_other_parameters_are_refused(any_client: redis.Redis) -> None:
     assert not make(any_client, window=timedelta(seconds=2)).add("a")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "bad",
     [
         {"window": 0},

@@ -32,6 +32,7 @@ from tests.support.losing import LosingClient
 from tests.support.racing import flushing_scripts, race_processes, race_threads, winners
 from tests.support.servers import Server
 from tests.support.sizes import long, short
+from tests.support.values import for_each
 
 KIND = "ScalingBloomFilter"
 SIZE: dict[str, Any] = {"capacity": 100, "error_rate": 1e-6}
@@ -50,7 +51,7 @@ def full(f: Any) -> list[int]:
     return [layer.count for layer in reversed(f.info().layers)]
 
 
-@pytest.mark.parametrize("layout", ["blocked", "classic"])
+@for_each("layout", ["blocked", "classic"])
 def test_layers_are_filled_one_after_the_other(client: redis.Redis, bloom: Any, layout: str) -> None:
     """No layer takes more than its capacity, none is left before, and the answers are exact all along."""
     f = bloom(client, "seen", kind=KIND, layout=layout, **SIZE)
@@ -106,7 +107,7 @@ def test_a_layer_that_filled_up_meanwhile(client: redis.Redis) -> None:
     assert full(f) == [100, 20]
 
 
-@pytest.mark.parametrize("fate", ["lost", "never"])
+@for_each("fate", ["lost", "never"])
 def test_a_lost_reply_and_a_layer_later(client: redis.Redis, fate: str) -> None:
     """The answer owed is found although the item is packed for more layers than when it was sent."""
     losing = LosingClient(client)
@@ -168,7 +169,7 @@ def test_open_reads_everything(client: redis.Redis, bloom: Any) -> None:
         bloom.open(client, "nothing", kind=KIND)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "other",
     [
         {"capacity": 101},
@@ -229,7 +230,7 @@ def test_kinds_are_not_mixed_up(client: redis.Redis, bloom: Any) -> None:
         make(client).with_client(client) and ScalingBloomFilter(client, "plain", **SIZE).add("a")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "bad",
     [
         {"capacity": 0},
@@ -281,7 +282,7 @@ def test_every_key_expires(client: redis.Redis, bloom: Any) -> None:
     assert all(0 < client.pttl(key) <= 50_000 for key in keys)
 
 
-@pytest.mark.parametrize("lost", ["seen", "{seen}:layer:0", "{seen}:layer:2", "{seen}:layer:3"])
+@for_each("lost", ["seen", "{seen}:layer:0", "{seen}:layer:2", "{seen}:layer:3"])
 def test_a_lost_key_is_a_lost_filter(client: redis.Redis, bloom: Any, lost: str) -> None:
     """Whichever it is; it is told until somebody takes notice, and after clear() all is well."""
     f = bloom(client, "seen", kind=KIND, **SIZE)
@@ -294,7 +295,7 @@ def test_a_lost_key_is_a_lost_filter(client: redis.Redis, bloom: Any, lost: str)
     assert f.add_many(items(900)) == [True] * 900
 
 
-@pytest.mark.parametrize("lost", ["seen", "{seen}:layer:0", "{seen}:layer:3"])
+@for_each("lost", ["seen", "{seen}:layer:0", "{seen}:layer:3"])
 def test_a_lost_filter_is_made_anew(client: redis.Redis, bloom: Any, lost: str) -> None:
     """If the caller said so; no bit of the lost one is taken for one of the new."""
     f = bloom(client, "seen", kind=KIND, on_lost="recreate", **SIZE)
@@ -375,7 +376,7 @@ def test_many_items_from_four_processes(any_server: Server, count: int, most: in
         assert len(keys) == layers + 1
 
 
-@pytest.mark.parametrize("kind", [KIND, "RotatingBloomFilter"])
+@for_each("kind", [KIND, "RotatingBloomFilter"])
 def test_a_copy_for_another_process(any_server: Server, kind: str) -> None:
     """It pickles without its client, and goes on with another, which may decode its replies."""
     own: dict[str, Any] = {"window": 3600} if kind.startswith("Rotating") else {}
@@ -399,7 +400,7 @@ def test_the_capacity_is_at_least_what_it_was_made_for() -> None:
     assert info.layered("seen", record, [layer] * 3).capacity == 3 * first.capacity
 
 
-@pytest.mark.parametrize("layout", planning.NAMES)
+@for_each("layout", planning.NAMES)
 def test_a_record_that_was_copied_alone_is_said_to_be(client: redis.Redis, bloom: Any, layout: str) -> None:
     """RENAME or DUMP of the one key leaves the layers behind, and their items."""
     bloom(client, "seen", kind=KIND, layout=layout, **SIZE).add_many(items(300))

@@ -12,6 +12,7 @@ from redis.retry import Retry
 
 from bloomredis import BatchInterruptedError, BloomError
 from tests.support.servers import binaries, running
+from tests.support.values import for_each
 
 KINDS = [
     "BloomFilter",
@@ -38,8 +39,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("is_open", [False, True], ids=["new", "open"])
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("is_open", [False, True])
+@for_each("kind", KINDS)
 def test_every_call_raises_a_bloom_error(bloom: Any, kind: str, is_open: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """Whether or not the object was used before the server went away."""
     window = {"window": 60} if kind == "RotatingBloomFilter" else {}

@@ -25,9 +25,10 @@ from bloomredis.stored import shard_record
 from tests.support.losing import losing
 from tests.support.servers import Server
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
+from tests.support.values import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "error", "seen"),
     [
         ({"shards": 0}, ValueError, "1 to 4096, not 0"),
@@ -155,10 +156,9 @@ def test_open_reads_everything(bloom: Any, client: redis.Redis) -> None:
     assert bloom.sharded(client, "seen", **OPTIONS).contains_many(ITEMS) == [True] * 400
 
 
-@pytest.mark.parametrize(
+@for_each(
     "other",
     [{"shards": 6}, {"seed": 78}, {"capacity": 9999}, {"error_rate": 1e-5}, {"layout": "blocked"}],
-    ids=str,
 )
 def test_other_parameters_are_refused(bloom: Any, any_client: redis.Redis, other: dict[str, Any]) -> None:
     """Before any item is touched; the message has both values."""
@@ -219,7 +219,7 @@ def test_a_filter_made_anew_with_other_shards(bloom: Any, client: redis.Redis) -
     assert not any(f.add_many(ITEMS))
 
 
-@pytest.mark.parametrize("way", ["one by one", "in batches"])
+@for_each("way", ["one by one", "in batches"])
 def test_lost_replies_change_no_answer(any_server: Server, way: str) -> None:
     """One in twenty is lost after the server has executed the call, while shards are being made too."""
     with losing(any_server.socket, 0.05) as proxy:

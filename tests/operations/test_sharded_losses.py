@@ -16,6 +16,7 @@ from bloomredis import (
 from bloomredis.stored import shard_record
 from tests.support.servers import Server
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
+from tests.support.values import for_each
 
 
 def lose_one(client: redis.Redis) -> str:
@@ -39,7 +40,7 @@ def cause(error: BaseException) -> BaseException:
     return error.__cause__ if isinstance(error, BatchInterruptedError) and error.__cause__ else error
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@for_each("call", CALLS.values())
 def test_a_lost_shard_is_noticed(bloom: Any, client: redis.Redis, call: Callable[[Any], Any]) -> None:
     """By who used it, and then by each call; by who opens the filter, or never used that shard."""
     f = bloom.sharded(client, "seen", **OPTIONS)
@@ -74,7 +75,7 @@ def test_reserve_takes_notice_of_a_lost_shard(bloom: Any, client: redis.Redis) -
     assert not any(g.add_many(ITEMS))
 
 
-@pytest.mark.parametrize("vanished", ["a shard", "the root", "everything"])
+@for_each("vanished", ["a shard", "the root", "everything"])
 def test_recreate_goes_on(bloom: Any, client: redis.Redis, vanished: str) -> None:
     """The callable hears of it, and all answers are those of the filter that is left."""
     heard: list[FilterLostError] = []

@@ -15,6 +15,7 @@ from bloomredis.protocol import calls, gather, replies, scripts, steps
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import PROBES_A_CALL
 from bloomredis.stored.header import Header
+from tests.support.values import for_each
 
 T = TypeVar("T")
 ADD = scripts.load("add")
@@ -111,7 +112,7 @@ def test_an_empty_batch_does_no_io() -> None:
     assert play(operations.contains_many(iter(())), [])[0] == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "reply",
     [
         [b"00" * 64, 184, -1],

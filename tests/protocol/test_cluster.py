@@ -23,6 +23,7 @@ from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.protocol import calls, cluster, replies, resending, scripts, steps
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.cluster import Address, Owner, Reader, RefreshMap, RefreshSlot, Send, Sleep
+from tests.support.values import for_each
 
 ADD = scripts.load("add")
 COMMAND = ("EVALSHA", ADD.sha, 2, b"k", b"{k}:receipt:1", b"identity")
@@ -130,9 +131,7 @@ def test_what_must_not_be_sent_again_is_not() -> None:
         assert play(steps.AtMostOnce(COMMAND), says=[errors(refusal), [1]])[0] == 1
 
 
-@pytest.mark.parametrize(
-    "down", [ClusterDownError("CLUSTERDOWN Hash slot not served"), SlotNotCoveredError("x")]
-)
+@for_each("down", [ClusterDownError("CLUSTERDOWN Hash slot not served"), SlotNotCoveredError("x")])
 def test_a_cluster_that_is_down_is_the_callers_to_know(down: Exception) -> None:
     """The client waits as long as it is told to; then the caller is told what to do."""
     met, acts = play(COMMAND, says=[down, [1]], knows={RefreshSlot: down})
@@ -211,7 +210,7 @@ def test_reads_from_replicas_make_no_pipeline() -> None:
     assert {type(act) for act in acts} == {Reader, Send}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "refusal", ["BLOOMMISSING there is no such key", "MOVED 866 127.0.0.1:7001", "MASTERDOWN Link is down"]
 )
 def test_a_refusal_is_left_to_the_primary(refusal: str) -> None:

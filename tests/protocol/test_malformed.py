@@ -13,6 +13,7 @@ from bloomredis import BloomFilter, CountingBloomFilter, RotatingBloomFilter, Sc
 from bloomredis.protocol import scripts
 from bloomredis.stored import planning
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 RANDOM = random.Random(1)
 LANE = b"{seen}:receipt:0123456789abcdef-0"
@@ -111,7 +112,7 @@ def test_bad_counters(stored_counters: tuple[redis.Redis, bytes], verb: str, off
         refused(client, verb, [b"seen", LANE], [head, bad_offsets(offsets, head), 1])
 
 
-@pytest.mark.parametrize("layout", planning.NAMES)
+@for_each("layout", planning.NAMES)
 def test_only_counters_are_lowered(server: Server, layout: str) -> None:
     """Neither a filter of bits nor a bitmap lets items be removed."""
     with server.client() as client:
@@ -163,7 +164,7 @@ def test_bad_blocks(stored_blocks: tuple[redis.Redis, bytes], verb: str, blocks:
     assert not client.exists(CLAIM)
 
 
-@pytest.mark.parametrize("verb", ["add", "contains"])
+@for_each("verb", ["add", "contains"])
 def test_a_header_without_blocks(server: Server, verb: str) -> None:
     """A header of the blocked layout with no blocks per item, which no version wrote, is refused."""
     with server.client() as client:
@@ -172,7 +173,7 @@ def test_a_header_without_blocks(server: Server, verb: str) -> None:
         refused(client, verb, [b"seen"], [client.getrange("seen", 0, 55), packed(0, 1, 2)])
 
 
-@pytest.mark.parametrize("verb", ["add", "contains"])
+@for_each("verb", ["add", "contains"])
 def test_a_bitmap_has_no_blocks(server: Server, verb: str) -> None:
     """The description of another system's bitmap means offsets, whatever layout it names."""
     with server.client() as client:

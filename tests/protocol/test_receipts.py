@@ -16,6 +16,7 @@ from bloomredis.stored import planning
 from tests.support.background import Child
 from tests.support.keys import beside
 from tests.support.losing import LosingClient
+from tests.support.values import for_each
 
 
 def make(client: Any, **options: Any) -> BloomFilter:
@@ -40,7 +41,7 @@ def test_the_same_bytes_get_the_same_answer(losing: LosingClient) -> None:
     assert again in (b"101", "101")
 
 
-@pytest.mark.parametrize("layout", planning.NAMES)
+@for_each("layout", planning.NAMES)
 def test_a_short_reply_over_a_long_one(client: redis.Redis, layout: str) -> None:
     """A receipt that was written over an older one holds the reply of its own call alone."""
     losing = LosingClient(client)
@@ -50,7 +51,7 @@ def test_a_short_reply_over_a_long_one(client: redis.Redis, layout: str) -> None
     assert losing.client.execute_command(*losing.sent[-1]) == 1
 
 
-@pytest.mark.parametrize("layout", planning.NAMES)
+@for_each("layout", planning.NAMES)
 def test_a_receipt_lasts_for_ten_minutes(client: redis.Redis, layout: str) -> None:
     """Its time to live is renewed where less than 595 s are left, or all of it is gone."""
     f = BloomFilter(client, "seen", capacity=1000, error_rate=0.001, layout=layout)
@@ -175,14 +176,14 @@ def test_a_forked_child_has_lanes_of_its_own() -> None:
     assert Child(lambda: lanes.take().name).result() != lanes.take().name
 
 
-@pytest.mark.parametrize("token", ["", "x", "0123456789abcdef-0/1", "0123456789abcdef-0/1/2/3", "*/1/1"])
+@for_each("token", ["", "x", "0123456789abcdef-0/1", "0123456789abcdef-0/1/2/3", "*/1/1"])
 def test_a_bad_token_is_refused(token: str) -> None:
     """Before any I/O, with the value seen."""
     with pytest.raises(ValueError, match="token must be"):
         parse_token(token, b"a")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "prefix"),
     [("a", "{a}:"), ("x{a}y", "x{a}y::"), ("{}a", "{{}a}:"), ("a{b", "{a{b}:"), ("a}b{c}", "a}b{c}::")],
 )

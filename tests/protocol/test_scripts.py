@@ -14,6 +14,7 @@ import pytest
 
 from bloomredis.protocol import scripts
 from bloomredis.protocol.minify import minified, with_short_names
+from tests.support.values import for_each
 
 ROOT = Path(__file__).parents[2]
 FILES = {path.stem: path for path in (ROOT / "lua").glob("*/*.lua")}
@@ -60,7 +61,7 @@ def test_the_verbs() -> None:
     assert len(FILES) == len(list((ROOT / "lua").glob("**/*.lua")))
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@for_each("verb", VERBS)
 def test_documented_slots_are_those_read(verb: str) -> None:
     """The header comment of a script names every KEYS and ARGV slot that its body reads, and no other."""
     lines = FILES[verb].read_text().splitlines()
@@ -72,7 +73,7 @@ def test_documented_slots_are_those_read(verb: str) -> None:
     assert any(line.startswith("-- Reply: ") for line in lines)
 
 
-@pytest.mark.parametrize("part", PARTS)
+@for_each("part", PARTS)
 def test_includes_touch_no_slots(part: str) -> None:
     """Only the verbs read KEYS and ARGV."""
     assert not re.search(r"\b(KEYS|ARGV)\b", PARTS[part])
@@ -89,7 +90,7 @@ def test_includes_depend_on_each_other_in_one_direction() -> None:
     assert list(TopologicalSorter({name: included(text) for name, text in PARTS.items()}).static_order())
 
 
-@pytest.mark.parametrize("name", sorted(set(FILES) - PIECES))
+@for_each("name", sorted(set(FILES) - PIECES))
 def test_a_file_includes_what_it_uses(name: str) -> None:
     """Every constant and function that comes from an include is defined by one that the file asks for."""
     text = FILES[name].read_text()
@@ -97,8 +98,8 @@ def test_a_file_includes_what_it_uses(name: str) -> None:
     assert not (uses(code(text)) & set().union(*SHARED.values())) - own
 
 
-@pytest.mark.parametrize("layered", [False, True])
-@pytest.mark.parametrize("verb", VERBS)
+@for_each("layered", [False, True])
+@for_each("verb", VERBS)
 def test_names_are_defined_once_before_they_are_used(verb: str, *, layered: bool) -> None:
     """An include stands in a script once, behind what it needs: an unknown name would be nil."""
     text = code(scripts.assemble(verb, layered=layered))
@@ -109,16 +110,16 @@ def test_names_are_defined_once_before_they_are_used(verb: str, *, layered: bool
         assert name not in uses(text[: definition.start()])
 
 
-@pytest.mark.parametrize("layered", [False, True])
-@pytest.mark.parametrize("verb", VERBS)
+@for_each("layered", [False, True])
+@for_each("verb", VERBS)
 def test_no_globals(verb: str, *, layered: bool) -> None:
     """Everything is local: a script that assigns a global breaks the later ones on some servers."""
     for line in scripts.assemble(verb, layered=layered).splitlines():
         assert not re.match(r"(?!local |for )(function|[A-Za-z_][\w, ]*=[^=])", line)
 
 
-@pytest.mark.parametrize("layered", [False, True])
-@pytest.mark.parametrize("verb", VERBS)
+@for_each("layered", [False, True])
+@for_each("verb", VERBS)
 def test_the_server_gets_code_alone(verb: str, *, layered: bool) -> None:
     """No line is blank, a comment or indented, and the SHA-1 is that of this text."""
     script = scripts.load(verb, layered=layered)
@@ -130,7 +131,7 @@ def test_the_server_gets_code_alone(verb: str, *, layered: bool) -> None:
     assert script.sha == hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "short"),
     [
         ("-- a\n\n  local x = 1  -- b\n\n\n\treturn x", "local x = 1\nreturn x\n"),
@@ -146,20 +147,20 @@ def test_strings_survive(text: str, short: str) -> None:
     assert minified(text) == short
 
 
-@pytest.mark.parametrize("text", ["--[[ a\nb ]]", "x = 1 --[==[ a ]==]", "return 'a", 'return "a\n"'])
+@for_each("text", ["--[[ a\nb ]]", "x = 1 --[==[ a ]==]", "return 'a", 'return "a\n"'])
 def test_text_that_cannot_be_shortened(text: str) -> None:
     """A long comment or an unfinished string is refused."""
     with pytest.raises(ValueError, match="a long comment or an unfinished string"):
         minified(text)
 
 
-@pytest.mark.parametrize("verb", SHORT)
+@for_each("verb", SHORT)
 def test_what_a_pipeline_sends_along_is_short(verb: str) -> None:
     """The scripts for usual calls have at most 5 KB."""
     assert len(scripts.load(verb).text) <= 5 * 1024
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "short"),
     [
         ("local one, two = 1, 2\nreturn one - two", "local a,b=1,2\nreturn a-b"),

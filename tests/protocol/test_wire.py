@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import hiredis
-import pytest
 
 from bloomredis import BloomFilter, CountingBloomFilter, ScalingBloomFilter
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 SIZE = {"capacity": 1000, "error_rate": 1e-3}
 FILTERS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -22,8 +22,8 @@ FILTERS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", FILTERS)
-@pytest.mark.parametrize("name", ["seen", "gesehen é{x}"])
+@for_each("kind", FILTERS)
+@for_each("name", ["seen", "gesehen é{x}"])
 def test_the_bytes_of_prepared_calls(any_server: Server, kind: str, name: str) -> None:
     """They are what the client would make of the command, for items of any length."""
     with any_server.client() as client:

@@ -12,12 +12,13 @@ from bloomredis import CountingBloomFilter
 from bloomredis.bits.classic import Counting
 from bloomredis.stored import header, planning
 from tests.support.counting import store_earlier
+from tests.support.values import for_each
 from tests.support.vectors import as_header, vectors
 
 VECTORS = vectors("counting")
 
 
-@pytest.mark.parametrize("case", VECTORS["headers"])
+@for_each("case", VECTORS["headers"])
 def test_golden_headers(case: dict[str, Any]) -> None:
     """Each vector packs to its bytes, and is read back as a filter that counts and as no other."""
     data = bytes.fromhex(case["hex"])
@@ -28,7 +29,7 @@ def test_golden_headers(case: dict[str, Any]) -> None:
         header.parse(data)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at", "byte", "complaint"), [(7, 2, "no filter"), (9, 1, "no filter"), (11, 1, "options 0100000000")]
 )
 def test_a_damaged_header_is_refused(at: int, byte: int, complaint: str) -> None:
@@ -45,7 +46,7 @@ def test_too_many_counters_are_refused() -> None:
         header.parse(good[:16] + (2**30).to_bytes(8) + good[24:], header.COUNTING)
 
 
-@pytest.mark.parametrize("case", VECTORS["counters"])
+@for_each("case", VECTORS["counters"])
 def test_golden_counters(client: redis.Redis, case: dict[str, Any]) -> None:
     """Adds and removals leave the bytes of the vector, in a filter as an earlier release made it."""
     sizes = {name: case[name] for name in ("capacity", "error_rate", "num_bits", "num_hashes")}

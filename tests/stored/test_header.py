@@ -10,26 +10,27 @@ from bloomredis.bits import classic
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.limits import BLOCK_BITS, SMALL_BLOCK_BITS
 from bloomredis.stored import header, planning
+from tests.support.values import for_each
 from tests.support.vectors import as_header, vectors
 
 VECTORS = vectors("format")
 
 
-@pytest.mark.parametrize("case", VECTORS["headers"])
+@for_each("case", VECTORS["headers"])
 def test_golden_headers(case: dict[str, Any]) -> None:
     """Each vector packs to its bytes and is read back from them."""
     assert as_header(case["fields"]).pack().hex() == case["hex"]
     assert header.parse(bytes.fromhex(case["hex"])) == as_header(case["fields"])
 
 
-@pytest.mark.parametrize("case", VECTORS["offsets"])
+@for_each("case", VECTORS["offsets"])
 def test_golden_offsets(case: dict[str, Any]) -> None:
     """Each item has the offsets of its vector."""
     layout = classic.Classic(num_bits=case["num_bits"], num_hashes=case["num_hashes"])
     assert layout.offsets(bytes.fromhex(case["item"])) == case["offsets"]
 
 
-@pytest.mark.parametrize("case", VECTORS["blocks"])
+@for_each("case", VECTORS["blocks"])
 def test_golden_blocks(case: dict[str, Any]) -> None:
     """So has each item in the blocked layout."""
     sizes = ("num_bits", "num_hashes", "blocks_per_item", "block_bits")
@@ -41,7 +42,7 @@ GOOD = bytes.fromhex(VECTORS["headers"][0]["hex"])
 BLOCKED = bytes.fromhex(next(c["hex"] for c in VECTORS["headers"] if c["fields"]["num_bits"] == 49664))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at", "byte", "complaint"),
     [
         (0, 0x00, "begins with"),
@@ -62,7 +63,7 @@ def test_a_damaged_header_is_refused(at: int, byte: int, complaint: str) -> None
         header.parse(GOOD[:at] + bytes([byte]) + GOOD[at + 1 :])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at", "byte", "complaint"),
     [
         (7, 1, "blocks_per_item 3"),  # that would be classic
@@ -85,8 +86,8 @@ def test_a_damaged_header_of_blocks_is_refused(at: int, byte: int, complaint: st
         header.parse(damaged)
 
 
-@pytest.mark.parametrize("rate", [1e-2, 1e-3, 1e-7])
-@pytest.mark.parametrize("name", planning.NAMES)
+@for_each("rate", [1e-2, 1e-3, 1e-7])
+@for_each("name", planning.NAMES)
 def test_a_layout_is_what_its_header_says(name: str, rate: float) -> None:
     """The layout that was planned is the one that a stored header is read as."""
     head = planning.new_header(12_345, rate, name)

@@ -14,6 +14,7 @@ from bloomredis.bits import layered
 from bloomredis.bits.sizing import MAX_BITS
 from bloomredis.stored import planning
 from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
+from tests.support.values import for_each
 from tests.support.vectors import vectors
 
 VECTORS = vectors("stacks")
@@ -34,14 +35,14 @@ def rotating(capacity: int = 1000, slices: int = 4) -> RotatingRecord:
     return RotatingRecord(head=head, width=500_000, slices=slices).complete()
 
 
-@pytest.mark.parametrize("root", [scaling(), rotating()])
+@for_each("root", [scaling(), rotating()])
 def test_a_root_is_read_as_it_was_written(root: Any) -> None:
     """The bytes hold all of it."""
     full = replace(root, newest=7, began=(1, 2, 2**50))
     assert type(root).parse(full.pack()) == full
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: v["kind"])
+@for_each("vector", VECTORS)
 def test_the_roots_of_the_format(vector: dict[str, Any]) -> None:
     """The bytes are those that lua/FORMAT.md describes."""
     root = KINDS[vector["kind"]].parse(bytes.fromhex(vector["root"]))
@@ -52,7 +53,7 @@ def test_the_roots_of_the_format(vector: dict[str, Any]) -> None:
     assert [layer.pack().hex()[:96] for layer in root.layers()] == vector["layers"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at", "byte", "complaint"),
     [
         (0, 0, "begins with"),
@@ -73,7 +74,7 @@ def test_a_damaged_root_is_refused(at: int, byte: int, complaint: str) -> None:
         ScalingRecord.parse(bytes(data))
 
 
-@pytest.mark.parametrize("ratio", [0.5, 0.8, 0.9])
+@for_each("ratio", [0.5, 0.8, 0.9])
 def test_the_rates_of_all_layers_stay_below_the_configured_one(ratio: float) -> None:
     """They are p(1 - r)r^j, whose sum is p."""
     root = scaling(ratio=ratio)
@@ -103,8 +104,8 @@ def test_the_expected_rates_of_all_layers_stay_below_the_configured_one(
         assert expected < rate
 
 
-@pytest.mark.parametrize("layout", planning.NAMES)
-@pytest.mark.parametrize("rate", [0.05, 1e-2, 1e-3, 1e-6])
+@for_each("layout", planning.NAMES)
+@for_each("rate", [0.05, 1e-2, 1e-3, 1e-6])
 def test_the_budget_is_used(layout: str, rate: float) -> None:
     """But for what is kept back for more layers, 97% of the rate or more; by earlier rules it was 90%."""
     now = ScalingRecord(
@@ -116,8 +117,8 @@ def test_the_budget_is_used(layout: str, rate: float) -> None:
         assert least < expected / rate / (1 - 0.5**8) < most
 
 
-@pytest.mark.parametrize("layout", planning.NAMES)
-@pytest.mark.parametrize("rate", [1e-2, 1e-6, 1e-12, 1e-30])
+@for_each("layout", planning.NAMES)
+@for_each("rate", [1e-2, 1e-6, 1e-12, 1e-30])
 def test_a_low_rate_makes_no_layer_impossible(layout: str, rate: float) -> None:
     """What an earlier release could begin can be begun still, and takes at most 64 MB more."""
     now = ScalingRecord(
@@ -162,7 +163,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("found", LATER | OTHERS)
+@for_each("found", LATER | OTHERS)
 def test_a_record_only_goes_forward(found: str) -> None:
     """Of one generation, with later layers, and the same where both have one."""
     assert (LATER | OTHERS)[found].continues(KNOWN) == (found in LATER)
@@ -177,7 +178,7 @@ def test_a_filter_ended_before_another_was_begun() -> None:
     assert not grown.ended_before(replace(grown, began=(10**15,)))
 
 
-@pytest.mark.parametrize("slices", [1, 4, 24])
+@for_each("slices", [1, 4, 24])
 def test_two_windows_of_items_stay_within_the_rate(slices: int) -> None:
     """However they are spread over layers, the rates of the layers add up to no more than configured."""
     root = rotating(capacity=2_400_000, slices=slices)

@@ -18,6 +18,7 @@ import bloomredis
 from bloomredis import LocalFilter
 from bloomredis.operations.files import Reader
 from bloomredis.stored import saved
+from tests.support.values import for_each
 from tests.support.vectors import vectors
 
 FILES = vectors("saved")["files"]
@@ -57,7 +58,7 @@ def test_golden_files_are_restored(any_client: redis.Redis, case: dict[str, Any]
     assert f.contains_many(case["items"]) == [case["class"] != "RotatingBloomFilter"] * len(case["items"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at", "byte", "complaint"),
     [
         (0, 0, "the word bloomf"),

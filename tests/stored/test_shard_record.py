@@ -19,6 +19,7 @@ from bloomredis.cli.plan import sharded_fields
 from bloomredis.stored import shard_record
 from tests.support.servers import Server
 from tests.support.sharding import shard_keys
+from tests.support.values import for_each
 from tests.support.vectors import vectors
 
 VECTORS: Final = vectors("shards")
@@ -29,20 +30,20 @@ BIG: Final[dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", VECTORS["items"])
+@for_each("case", VECTORS["items"])
 def test_golden_shards(case: dict[str, Any]) -> None:
     """Each item is in the shard of its vector."""
     root = shard_record.plan(1000, 0.01, shards=case["shards"], seed=case["seed"])
     assert root.number(bytes.fromhex(case["item"])) == case["number"]
 
 
-@pytest.mark.parametrize("case", VECTORS["keys"])
+@for_each("case", VECTORS["keys"])
 def test_golden_keys(case: dict[str, Any]) -> None:
     """Each shard has the key of its vector."""
     assert shard_record.key(case["name"], case["shards"], case["number"]) == case["key"]
 
 
-@pytest.mark.parametrize("case", VECTORS["roots"])
+@for_each("case", VECTORS["roots"])
 def test_golden_roots(case: dict[str, Any]) -> None:
     """Each root says what its vector says, and packs to its bytes as long as no shard is made."""
     data = bytes.fromhex(case["hex"])
@@ -52,9 +53,7 @@ def test_golden_roots(case: dict[str, Any]) -> None:
     assert root.pack() == data[: shard_record.RECORD_BYTES] + bytes(len(data) - shard_record.RECORD_BYTES)
 
 
-@pytest.mark.parametrize(
-    ("at", "byte"), [(10, 0), (71, 0), (70, 17), (75, 1), (91, 0), (95, 9), (8, 0), (12, 1)]
-)
+@for_each(("at", "byte"), [(10, 0), (71, 0), (70, 17), (75, 1), (91, 0), (95, 9), (8, 0), (12, 1)])
 def test_a_damaged_root_is_refused(at: int, byte: int) -> None:
     """It is no root where a number cannot be."""
     data = bytes.fromhex(VECTORS["roots"][0]["hex"])
@@ -70,7 +69,7 @@ def test_items_are_spread_evenly() -> None:
     assert sum((counts[i] - mean) ** 2 / mean for i in range(47)) < 46 + 6 * math.sqrt(2 * 46)
 
 
-@pytest.mark.parametrize("nodes", [1, 3, 5, 16])
+@for_each("nodes", [1, 3, 5, 16])
 def test_shards_are_spread_over_the_slots(nodes: int) -> None:
     """Nodes with equal ranges of slots have equally many shards, give or take one."""
     slots = [key_slot(shard_record.key("seen", 47, number).encode()) for number in range(47)]
@@ -78,8 +77,8 @@ def test_shards_are_spread_over_the_slots(nodes: int) -> None:
     assert max(counts.values()) - min(counts[node] for node in range(nodes)) <= 1 + (47 % nodes > 0)
 
 
-@pytest.mark.parametrize("share", [1, 5, 60, 1000, 10**6])
-@pytest.mark.parametrize("rate", [0.3, 0.01, 1e-6, 1e-9])
+@for_each("share", [1, 5, 60, 1000, 10**6])
+@for_each("rate", [0.3, 0.01, 1e-6, 1e-9])
 def test_the_margin_makes_up_for_uneven_shares(share: int, rate: float) -> None:
     """The mean rate over shards with a Poisson number of items stays at or below the configured one."""
     root = shard_record.plan(share * 100, rate, shards=100, layout="classic")
@@ -124,8 +123,8 @@ def test_a_filter_of_fifty_billion_bits(any_server: Server) -> None:
         assert f.delete()
 
 
-@pytest.mark.parametrize("layout", ["classic", "blocked"])
-@pytest.mark.parametrize(("capacity", "rate"), [(1, 0.5), (10**6, 0.01), (10**10, 0.01), (10**10, 1e-9)])
+@for_each("layout", ["classic", "blocked"])
+@for_each(("capacity", "rate"), [(1, 0.5), (10**6, 0.01), (10**10, 0.01), (10**10, 1e-9)])
 def test_default_shards_are_as_few_as_fit(layout: str, capacity: int, rate: float) -> None:
     """From 16 on, none has more than 2^30 bits, and one less would not do."""
     root = shard_record.plan(capacity, rate, layout=layout)

@@ -1,4 +1,4 @@
-"""The command `bloomredis`: in this process where its text matters, in one of its own where that is the subject.
+"""The command `bloomredis`: in this process where its text matters, else in one of its own.
 
 A process takes 0.4 s of the processor before it does anything.
 """
@@ -31,14 +31,15 @@ Completed = subprocess.CompletedProcess[bytes]
 def run_command(*arguments: object, data: bytes = b"", **environment: str) -> Completed:
     """Run the command to its end in this process, with pipes for its streams as in a process of its own."""
     command = ["bloomredis", *map(str, arguments)]
-    with ThreadPoolExecutor(3) as pool:
-        with _streams(pool, data) as (streams, printed), _handlers_restored():
-            with (
-                mock.patch.multiple(sys, argv=command, **streams),
-                mock.patch.dict(os.environ, ENVIRONMENT | environment, clear=True),
-            ):
-                status = _status()
-        return Completed(command, status, *(each.result() for each in printed))
+    with (
+        ThreadPoolExecutor(3) as pool,
+        _streams(pool, data) as (streams, printed),
+        mock.patch.multiple(sys, argv=command, **streams),
+        mock.patch.dict(os.environ, ENVIRONMENT | environment, clear=True),
+        _handlers_restored(),
+    ):
+        status = _status()
+    return Completed(command, status, *(each.result() for each in printed))
 
 
 def run_process(*arguments: object, data: bytes = b"", **environment: str) -> Completed:
@@ -101,8 +102,10 @@ def _streams(pool: Executor, data: bytes) -> Iterator[tuple[dict[str, IO[str]], 
 
         def pipe(text: str, binary: str) -> tuple[IO[str], IO[bytes]]:
             ends = dict(zip("rw", os.pipe(), strict=True))
-            theirs = stack.enter_context(open(ends[text], text, encoding="utf-8", errors="surrogateescape"))
-            return theirs, open(ends[binary], f"{binary}b")
+            theirs = stack.enter_context(
+                os.fdopen(ends[text], text, encoding="utf-8", errors="surrogateescape")
+            )
+            return theirs, os.fdopen(ends[binary], f"{binary}b")
 
         (stdin, given), (stdout, out), (stderr, err) = pipe("r", "w"), pipe("w", "r"), pipe("w", "r")
         pool.submit(_into, given, data)

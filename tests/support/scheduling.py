@@ -7,6 +7,7 @@ from typing import Final
 from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER: Final = (
+    "tests/cli/test_clusters.py",  # a cluster is formed once
     "tests/drivers/clusters/",  # six nodes of a cluster are started once, and others work while it waits
     "tests/faults/test_lost_replies.py",  # all programs with old clients run at the same time
     "tests/protocol/test_scripts.py",  # the package is built once

@@ -89,6 +89,12 @@ class Server:
         with self.client(decode_responses=True) as client:
             return list(client.scan_iter())
 
+    def empty(self) -> None:
+        """Remove every key and every script."""
+        with self.client() as client:
+            client.flushall()
+            client.script_flush()
+
     def start(self) -> None:
         """Start the process and wait until it answers."""
         with (self.directory / "log").open("ab") as log:

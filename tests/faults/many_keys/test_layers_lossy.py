@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import pytest
-
 from bloomredis import (
     BatchInterruptedError,
     ConnectionFailedError,
@@ -18,6 +16,7 @@ from tests.support.losing import losing
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
 from tests.support.sizes import long, short
+from tests.support.values import for_each
 
 FILTERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "scaling": (ScalingBloomFilter, {"capacity": 20}),
@@ -47,8 +46,8 @@ def add_all(f: Any, items: list[str], worker: int) -> list[bool]:
     return told
 
 
-@pytest.mark.parametrize("kind", FILTERS)
-@pytest.mark.parametrize("count", [short(150), long(700)])
+@for_each("kind", FILTERS)
+@for_each("count", [short(150), long(700)])
 def test_one_winner_however_many_replies_are_lost(any_server: Server, kind: str, count: int) -> None:
     """Six threads with clients of their own, of which each loses every seventh reply."""
     cls, own = FILTERS[kind]

@@ -24,6 +24,7 @@ from tests.support.losing import LosingClient
 from tests.support.proxy import LateCopy, Proxy, after, lost, passed
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
+from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
 SCALING, ROTATING = "ScalingBloomFilter", "RotatingBloomFilter"
@@ -45,7 +46,7 @@ def end(client: redis.Redis) -> None:
     wait_until("every key expires", lambda: not client.exists(RECORD, FIRST))
 
 
-@pytest.mark.parametrize("kind", LONG)
+@for_each("kind", LONG)
 def test_who_meets_damage_second_takes_what_the_first_made(client: redis.Redis, kind: str) -> None:
     """Two objects meet the same lost layer: one empties the filter, and no item has two winners."""
     told: list[bool] = []
@@ -63,7 +64,7 @@ def test_who_meets_damage_second_takes_what_the_first_made(client: redis.Redis, 
     assert first.contains("x")
 
 
-@pytest.mark.parametrize("kind", LONG)
+@for_each("kind", LONG)
 def test_damage_is_told_once(client: redis.Redis, bloom: Any, kind: str) -> None:
     """The batch that meets it goes on in an empty filter."""
     losses: list[FilterLostError] = []
@@ -75,8 +76,8 @@ def test_damage_is_told_once(client: redis.Redis, bloom: Any, kind: str) -> None
     assert len(losses) == 1
 
 
-@pytest.mark.parametrize("kind", LONG)
-@pytest.mark.parametrize("objects", [1, 6])
+@for_each("kind", LONG)
+@for_each("objects", [1, 6])
 def test_tasks_that_meet_damage(any_client: redis.Redis, any_server: Server, kind: str, objects: int) -> None:
     """The same for tasks: each item has one winner."""
     batch = [f"new-{number}" for number in range(40)]
@@ -96,8 +97,8 @@ def test_tasks_that_meet_damage(any_client: redis.Redis, any_server: Server, kin
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("kind", LONG)
-@pytest.mark.parametrize("objects", [1, 6])
+@for_each("kind", LONG)
+@for_each("objects", [1, 6])
 def test_threads_that_meet_damage(any_client: redis.Redis, kind: str, objects: int) -> None:
     """Each item has one winner, whether they share an object or have their own."""
     client, batch = any_client, [f"new-{number}" for number in range(40)]
@@ -112,7 +113,7 @@ def test_threads_that_meet_damage(any_client: redis.Redis, kind: str, objects: i
         assert winners(told, batch) == {1: 40}
 
 
-@pytest.mark.parametrize("kind", LONG)
+@for_each("kind", LONG)
 def test_damage_that_is_raised_changes_nothing(client: redis.Redis, bloom: Any, kind: str) -> None:
     """The caller decides; reserve() goes on with the damaged filter, so it is told again."""
     f = bloom(client, "seen", kind=kind, **LONG[kind])
@@ -216,7 +217,7 @@ def test_a_late_growth_revives_nothing(proxy: Proxy, client_of_proxy: redis.Redi
         f.add("x")
 
 
-@pytest.mark.parametrize("kind", LONG)
+@for_each("kind", LONG)
 def test_an_older_copy_is_a_loss(client: redis.Redis, bloom: Any, kind: str) -> None:
     """A record that has fewer layers than were known goes back, which records never do."""
     f = bloom(client, "seen", kind=kind, **LONG[kind])
@@ -295,8 +296,8 @@ MOVES: dict[str, Callable[[redis.Redis], object]] = {
 }
 
 
-@pytest.mark.parametrize("move", MOVES)
-@pytest.mark.parametrize("call", [lambda f: f.add("x"), lambda f: f.contains("item-1")])
+@for_each("move", MOVES)
+@for_each("call", [lambda f: f.add("x"), lambda f: f.contains("item-1")])
 def test_keys_that_are_not_its_own(
     client: redis.Redis, bloom: Any, move: str, call: Callable[[Any], Any]
 ) -> None:
@@ -324,8 +325,8 @@ EMPTIED: dict[str, tuple[Callable[[Any], object], int]] = {
 }
 
 
-@pytest.mark.parametrize("verb", EMPTIED)
-@pytest.mark.parametrize("known", ["known", "unknown", "begun anew"])
+@for_each("verb", EMPTIED)
+@for_each("known", ["known", "unknown", "begun anew"])
 def test_no_layer_of_a_lost_record_stays(client: redis.Redis, bloom: Any, verb: str, known: str) -> None:
     """Layers whose record was evicted or deleted go with the next clear() or delete(), whoever calls it."""
     call, left = EMPTIED[verb]

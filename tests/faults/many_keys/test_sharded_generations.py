@@ -27,6 +27,7 @@ from tests.support.proxy import Fate, Held, Proxy, after, dropped, lost, once_ex
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server, binaries, running
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
+from tests.support.values import for_each
 
 NEW = [f"new-{number}" for number in range(60)]
 
@@ -71,7 +72,7 @@ def test_objects_that_go_on_make_one_filter(any_server: Server, empty: Callable[
         assert all(ShardedBloomFilter(any_server.client(), "seen", **OPTIONS).contains_many(NEW))
 
 
-@pytest.mark.parametrize("what", ["a shard", "all shards", "the record", "everything", "by clear()"])
+@for_each("what", ["a shard", "all shards", "the record", "everything", "by clear()"])
 def test_a_loss_in_the_midst_of_a_race(any_server: Server, what: str) -> None:
     """An item has one winner before it and one after it."""
     client = any_server.client()
@@ -146,8 +147,8 @@ def test_deleting_nothing_leaves_what_is_made_meanwhile(proxy: Proxy, server: Se
     assert all(other.contains_many(ITEMS))
 
 
-@pytest.mark.parametrize("call", ["clear", "delete"])
-@pytest.mark.parametrize("what", ["the record", "nothing"])
+@for_each("call", ["clear", "delete"])
+@for_each("what", ["the record", "nothing"])
 def test_what_a_lost_record_left_is_deleted(server: Server, call: str, what: str) -> None:
     """The shards of a record that was evicted are found by `clear()` and `delete()`."""
     client = server.client()
@@ -211,7 +212,7 @@ def test_a_process_that_dies_in_delete(server: Server) -> None:
             assert all(left.contains_many(ITEMS))
 
 
-@pytest.mark.parametrize("ttl", [None, 100])
+@for_each("ttl", [None, 100])
 def test_a_process_that_dies_while_it_makes_a_shard(server: Server, ttl: int | None) -> None:
     """Nothing is left behind a delete, and nobody is told of a loss."""
     options = OPTIONS | {"ttl": ttl}
@@ -364,7 +365,7 @@ def test_a_record_that_fell_back_hides_no_item(server: Server) -> None:
         assert not any(f.contains_many(NEW))
 
 
-@pytest.mark.parametrize("at", [1, 2])
+@for_each("at", [1, 2])
 def test_a_slow_delete_leaves_the_copies_of_another_filter(any_server: Server, at: int) -> None:
     """Others ended it and made the filter anew before it looked at the copy, or when it had."""
     with running(binaries()["valkey-9"]) as second, proxied(second.socket) as proxy:

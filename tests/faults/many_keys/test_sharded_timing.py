@@ -14,9 +14,10 @@ from tests.support.clock import Clock
 from tests.support.dying import Died, MortalClient
 from tests.support.servers import Server, binaries, running
 from tests.support.sharding import OPTIONS
+from tests.support.values import for_each
 
 
-@pytest.mark.parametrize("commands", range(3))
+@for_each("commands", range(3))
 def test_who_comes_while_clear_makes_the_filter_misses_nothing(any_server: Server, commands: int) -> None:
     """Where there was no filter, its record is written when the other servers have their copies."""
     with running(binaries()["valkey-9"]) as second:

@@ -27,6 +27,7 @@ from tests.support import workloads
 from tests.support.losing import losing
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 admin = test_late_answers.admin
 other = test_generations.other
@@ -85,7 +86,7 @@ def direct(server: Server) -> Iterator[redis.Redis]:
         yield made
 
 
-@pytest.mark.parametrize("way", [workloads.one_by_one, workloads.in_batches])
+@for_each("way", [workloads.one_by_one, workloads.in_batches])
 def test_lost_replies_lose_no_item(server: Server, way: Callable[..., list[bool]]) -> None:
     """Of a reply in ten that is lost each item is new once, and then never again."""
     items, errors = workloads.items_of(1500), Counter[str]()

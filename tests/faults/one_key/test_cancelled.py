@@ -13,6 +13,7 @@ import bloomredis.asyncio
 from bloomredis import BloomFilter, ShardedBloomFilter
 from bloomredis.drivers.aio import heeded
 from tests.support.proxy import Held, Proxy, passed
+from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 10_000_000, "error_rate": 1e-6}
 ITEMS = [f"{i}" for i in range(5000)]
@@ -336,7 +337,7 @@ def test_dedupe_that_is_left_by_a_thread(any_client: redis.Redis) -> None:
     assert got == ITEMS[:1500]
 
 
-@pytest.mark.parametrize("kind", [BloomFilter, ShardedBloomFilter])
+@for_each("kind", [BloomFilter, ShardedBloomFilter])
 def test_dedupe_that_is_left_after_a_clear(any_client: redis.Redis, kind: Any) -> None:
     """Its answers are about the filter that was there: another worker may have the items by now."""
     f = kind(any_client, "seen", **SIZE)

@@ -16,6 +16,7 @@ from bloomredis import BatchInterruptedError, BloomError, BloomFilter, CountingB
 from bloomredis.drivers.sync import SyncClient
 from tests.support.background import outcome, started
 from tests.support.proxy import Fate, Held, Proxy, belied, dropped, lost, once_executed, passed, silent
+from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
 SIZE: dict[str, Any] = {"capacity": 50_000, "error_rate": 1e-9}
@@ -189,7 +190,7 @@ class Faulty:
         return self._client.pipeline(transaction=transaction)
 
 
-@pytest.mark.parametrize("call", [lambda f: [f.add("x")], lambda f: f.add_many(["x"])])
+@for_each("call", [lambda f: [f.add("x")], lambda f: f.add_many(["x"])])
 def test_an_error_of_the_client_itself(any_client: redis.Redis, call: Callable[[Any], list[bool]]) -> None:
     """A client that fails after it has read the reply leaves the item pending."""
     client = Faulty(any_client)

@@ -25,6 +25,7 @@ from tests.support.background import PATIENCE, outcome, started
 from tests.support.clock import Clock
 from tests.support.proxy import Held, Proxy, after, lost, once_executed, passed
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 LARGE: dict[str, Any] = {"capacity": 10_000_000, "error_rate": 1e-6}
@@ -133,9 +134,7 @@ def test_the_check_interval_bounds_what_a_cache_says(
         f.add("x")
 
 
-@pytest.mark.parametrize(
-    "layout", [compat.go_zero(100_000), compat.jedis(1000, 0.01), compat.redis_bitmaps(1000, 0.01)]
-)
+@for_each("layout", [compat.go_zero(100_000), compat.jedis(1000, 0.01), compat.redis_bitmaps(1000, 0.01)])
 def test_no_cache_of_what_proves_no_loss(any_client: redis.Redis, layout: Any) -> None:
     """A bitmap of another system has no generation, so a copy of it could answer for ever."""
     with pytest.raises(ValueError, match="local_cache"):
@@ -432,7 +431,7 @@ def test_each_loss_is_told(any_client: redis.Redis, bloom: Any) -> None:
         any_client.delete("seen")
 
 
-@pytest.mark.parametrize("call", [lambda f: f.add("x"), lambda f: f.contains("x"), lambda f: f.info()])
+@for_each("call", [lambda f: f.add("x"), lambda f: f.contains("x"), lambda f: f.info()])
 def test_on_lost_that_raises_leaves_the_object_lost(
     any_client: redis.Redis, bloom: Any, call: Callable[[Any], object]
 ) -> None:

@@ -21,6 +21,7 @@ from bloomredis import BatchInterruptedError, BloomFilter, FilterLostError, Outc
 from tests.support.background import PATIENCE, outcome, started
 from tests.support.proxy import Held, Proxy, lost
 from tests.support.servers import Server
+from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
 SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
@@ -108,7 +109,7 @@ def test_on_lost_raises_in_a_batch_of_a_thread(any_proxy: Proxy, any_client: red
     assert started(lambda: f.add_many(["later"])).result(PATIENCE) == [True]
 
 
-@pytest.mark.parametrize("coalesce", [None, True])
+@for_each("coalesce", [None, True])
 def test_on_lost_uses_the_filter(any_client: redis.Redis, coalesce: Any) -> None:
     """A callable that fills the filter again does not wait for the call that met the loss."""
     f: BloomFilter = BloomFilter(

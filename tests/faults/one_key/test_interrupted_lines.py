@@ -16,6 +16,7 @@ from bloomredis.stored.versioned import Versioned
 from tests.support.background import PATIENCE, outcome, started
 from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 MOST_LINES = 60
@@ -55,7 +56,7 @@ def test_a_commit_of_a_lost_claim_that_is_interrupted(any_client: redis.Redis) -
     pytest.fail("the commit has more lines than were tried")
 
 
-@pytest.mark.parametrize("number", range(3, 9))
+@for_each("number", range(3, 9))
 def test_a_loss_that_is_being_noticed(any_client: redis.Redis, number: int) -> None:
     """Another thread that uses the object meanwhile is told of the loss, or waits for it to be told."""
     f = BloomFilter(any_client, "seen", **SIZE)

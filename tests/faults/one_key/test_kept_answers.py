@@ -30,6 +30,7 @@ from tests.support.keys import forget_receipts
 from tests.support.losing import LosingClient
 from tests.support.proxy import Proxy, once_executed, passed
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-9}
 
@@ -49,7 +50,7 @@ class Interrupted(LosingClient):
         return reply
 
 
-@pytest.mark.parametrize("made", [BloomFilter, ScalingBloomFilter])
+@for_each("made", [BloomFilter, ScalingBloomFilter])
 def test_a_batch_that_is_interrupted(any_server: Server, made: Callable[..., Any]) -> None:
     """Each of its items is new when it is asked about again, in whichever script Ctrl-C came."""
     with any_server.client() as client:

@@ -18,6 +18,7 @@ from tests.support.collisions import collision
 from tests.support.keys import beside
 from tests.support.proxy import LateCopy, Proxy
 from tests.support.servers import Server
+from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
 
@@ -131,7 +132,7 @@ def _restored(client: redis.Redis) -> Callable[[], object]:
     return lambda: client.restore("seen", 0, dump, replace=True)
 
 
-@pytest.mark.parametrize("keep", [_renamed, _restored])
+@for_each("keep", [_renamed, _restored])
 def test_an_older_copy_is_noticed_by_its_count(
     server: Server, bloom: Any, keep: Callable[[redis.Redis], Callable[[], object]]
 ) -> None:
@@ -183,7 +184,7 @@ def test_a_count_that_others_raised_is_no_loss(any_client: redis.Redis, bloom: A
     assert counting.info().count == 0
 
 
-@pytest.mark.parametrize("layout", ["blocked", "classic"])
+@for_each("layout", ["blocked", "classic"])
 def test_a_clear_that_the_server_refuses_loses_nothing(server: Server, bloom: Any, layout: str) -> None:
     """Where it takes no string of that size any more, the filter stays as it is."""
     with server.client() as client:
@@ -211,8 +212,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("layout", ["blocked", "classic"])
+@for_each("call", CALLS)
+@for_each("layout", ["blocked", "classic"])
 def test_bits_that_are_cut_off_are_a_mismatch(server: Server, layout: str, call: str) -> None:
     """Whoever has used the filter, or opens it, is told; and what is left is not written to."""
     with server.client() as client:
@@ -274,7 +275,7 @@ def test_keyed_takes_items_as_filters_do() -> None:
         one(4.2)  # type: ignore[arg-type]  # that is the point
 
 
-@pytest.mark.parametrize("secret", [b"", "short", b"fifteen bytes.."])
+@for_each("secret", [b"", "short", b"fifteen bytes.."])
 def test_a_short_secret_is_refused(secret: bytes | str) -> None:
     """It could be guessed."""
     with pytest.raises(ValueError, match="secret"):
