@@ -189,7 +189,7 @@ class Claims:
         if held.state == "claimed":
             held.end()
             yield from self._call(_RELEASE, [self._key(held.encoded)], held, [])
-            held.state = "released"
+            held.state, held.lane = "released", None  # a commit without an answer is not made again
 
     def extend(self, held: Held, lease: int) -> Op[None]:
         """Hold the item for `lease` ms from now."""

@@ -296,6 +296,20 @@ def test_a_lost_claim_creates_no_filter(bloom: Any, any_client: redis.Redis) -> 
     assert not any_client.exists("seen")
 
 
+def test_a_released_claim_creates_no_filter(bloom: Any, any_client: redis.Redis) -> None:
+    """Nor does its commit, though an earlier one found that the filter had vanished."""
+    f = make(bloom, any_client)
+    claim = f.claim("a")
+    any_client.delete("seen")
+    with pytest.raises(FilterLostError):
+        run(bloom, claim, "commit")
+    run(bloom, claim, "release")
+    f.delete()
+    with pytest.raises(ClaimLostError, match="'released'"):
+        run(bloom, claim, "commit")
+    assert not any_client.exists("seen")
+
+
 def claim_twice_without_an_answer(f: Any, patch: pytest.MonkeyPatch, *, inner_is_first: bool) -> None:
     """Let two calls claim "a", one while the other is under way, and "b" too; neither gets its reply."""
     f.claim_many(["the server has the script"])
