@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from bloomredis import (
     BatchInterruptedError,
     ConnectionFailedError,
@@ -47,7 +49,7 @@ def add_all(f: Any, items: list[str], worker: int) -> list[bool]:
 
 
 @for_each("kind", FILTERS)
-@for_each("count", [short(150), long(700)])
+@pytest.mark.parametrize("count", [short(150), long(700)])
 def test_one_winner_however_many_replies_are_lost(any_server: Server, kind: str, count: int) -> None:
     """Six threads with clients of their own, of which each loses every seventh reply."""
     cls, own = FILTERS[kind]
