@@ -6,18 +6,28 @@ CONTRIB ?= .venv-contrib
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet
 READY := $(VENV)/ready
+PYTEST := BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto
 
-.PHONY: demo test test-faults test-contrib test-numpy test-pythons lint types docs package bench clean
+.PHONY: demo test test-faults test-long test-all test-contrib test-numpy test-pythons lint types docs package bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/bloomredis demo
 
 test: $(READY)
-	BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto -m 'not faults'
+	$(PYTEST) -m 'not (faults or long or types or package)'
 
-# Series of crashes, failovers, migrations and lost replies that have to be long.
+# Crashes, failovers, migrations and lost replies: series long enough to find each hole that was ever mended.
 test-faults: $(READY)
-	BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto -m faults
+	$(PYTEST) -m faults
+
+# Longer series of the same, some of them in each run; PART=1 runs all.
+PART ?= 12
+test-long: $(READY)
+	$(PYTEST) -m long --one-in $(PART)
+
+# Every test on every server, and every series: an hour.
+test-all: $(READY)
+	$(PYTEST) -m 'not (types or package)' --server all
 
 # The adapters in bloomredis/contrib, each with its framework; they have an environment of their own.
 test-contrib: $(CONTRIB)/ready
@@ -42,13 +52,15 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/basedpyright --project tests/typing --pythonpath $(BIN)/python
+	$(BIN)/pytest -m types tests/test_typing.py
 
 # The pages of docs/, as HTML in docs/_build; a warning is an error.
 docs: $(VENV)/docs
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env docs docs/_build
 
-# A wheel with each of its extras, installed by an old pip and by the newest.
-package:
+# What the wheel and the sdist have; the wheel with each of its extras, installed by an old pip and the newest.
+package: $(READY)
+	$(BIN)/pytest -m package tests/test_package.py
 	$(PYTHON) .ci/extras.py
 
 # The peers take 60 MB, so only this target installs them.  BENCH='--quick' for a short run, '--help' for more.

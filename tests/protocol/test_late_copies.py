@@ -11,6 +11,8 @@ from bloomredis import BloomFilter
 from bloomredis.protocol import scripts
 from bloomredis.stored import planning
 
+pytestmark = pytest.mark.every_server
+
 LANE = b"{seen}:receipt:0123456789abcdef-0"
 CLAIM = b"{seen}:claim:" + b"0" * 32
 OWNER = b"sixteen bytes ok"

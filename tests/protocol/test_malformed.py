@@ -15,6 +15,8 @@ from bloomredis.stored import planning
 from tests.support.servers import Server
 from tests.support.values import for_each
 
+pytestmark = pytest.mark.every_server
+
 RANDOM = random.Random(1)
 LANE = b"{seen}:receipt:0123456789abcdef-0"
 
@@ -84,8 +86,8 @@ def bad_offsets(name: str, head: bytes) -> bytes:
     return BAD_OFFSETS[name]
 
 
-@pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit"])
-@pytest.mark.parametrize("offsets", BAD_OFFSETS)
+@for_each("verb", ["add", "contains", "claim", "commit"])
+@for_each("offsets", BAD_OFFSETS)
 def test_bad_offsets(stored: tuple[redis.Redis, bytes], verb: str, offsets: str) -> None:
     """Malformed offsets are refused before a bit is touched."""
     client, head = stored
@@ -98,8 +100,8 @@ def test_bad_offsets(stored: tuple[redis.Redis, bytes], verb: str, offsets: str)
         refused(client, verb, [b"seen", LANE], [head, bad_offsets(offsets, head), 1])
 
 
-@pytest.mark.parametrize("verb", ["add", "remove", "contains", "claim", "commit"])
-@pytest.mark.parametrize("offsets", BAD_OFFSETS)
+@for_each("verb", ["add", "remove", "contains", "claim", "commit"])
+@for_each("offsets", BAD_OFFSETS)
 def test_bad_counters(stored_counters: tuple[redis.Redis, bytes], verb: str, offsets: str) -> None:
     """Malformed numbers of counters are refused before one is touched."""
     client, head = stored_counters
@@ -150,8 +152,8 @@ BAD_BLOCKS = {
 } | {f"{size} random bytes": RANDOM.randbytes(size) for size in (7, 36, 108, 3600, 10_800, 36_864)}
 
 
-@pytest.mark.parametrize("verb", ["add", "contains", "claim", "commit"])
-@pytest.mark.parametrize("blocks", BAD_BLOCKS)
+@for_each("verb", ["add", "contains", "claim", "commit"])
+@for_each("blocks", BAD_BLOCKS)
 def test_bad_blocks(stored_blocks: tuple[redis.Redis, bytes], verb: str, blocks: str) -> None:
     """Malformed blocks are refused before a bit is touched."""
     client, head = stored_blocks
@@ -184,7 +186,7 @@ def test_a_bitmap_has_no_blocks(server: Server, verb: str) -> None:
         refused(client, verb, [b"seen"], [description, packed(0)[:35]])
 
 
-@pytest.mark.parametrize("verb", ["add", "remove", "contains", "delete", "clear", "expire"])
+@for_each("verb", ["add", "remove", "contains", "delete", "clear", "expire"])
 def test_bad_identities(stored: tuple[redis.Redis, bytes], verb: str) -> None:
     """A call with another identity than the filter's changes nothing."""
     client, head = stored
@@ -195,22 +197,22 @@ def test_bad_identities(stored: tuple[redis.Redis, bytes], verb: str) -> None:
         refused(client, verb, [b"seen"], [identity, last.get(verb, template)])
 
 
-@pytest.mark.parametrize("verb", sorted(set(scripts.verbs()) - {"describe", "delete", "time"}))
-@pytest.mark.parametrize("missing", ["all", "but the first"])
+@for_each("verb", sorted(set(scripts.verbs()) - {"describe", "delete", "time"}))
+@for_each("missing", ["all", "but the first"])
 def test_missing_arguments(stored: tuple[redis.Redis, bytes], verb: str, missing: str) -> None:
     """A call with too few arguments is refused."""
     client, head = stored
     refused(client, verb, [b"seen"], [] if missing == "all" else [head])
 
 
-@pytest.mark.parametrize("verb", sorted(scripts.verbs()))
+@for_each("verb", sorted(scripts.verbs()))
 def test_missing_keys(stored: tuple[redis.Redis, bytes], verb: str) -> None:
     """A call without a key is refused."""
     client, head = stored
     refused(client, verb, [], [head, u32(*range(HASHES)), 1])
 
 
-@pytest.mark.parametrize("verb", ["add", "remove"])
+@for_each("verb", ["add", "remove"])
 def test_a_receipt_without_a_number(stored_counters: tuple[redis.Redis, bytes], verb: str) -> None:
     """A lane's call must have a number, and is refused before a bit is touched."""
     client, head = stored_counters
@@ -232,7 +234,7 @@ BAD_CLAIMS: dict[str, tuple[str, list[bytes], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD_CLAIMS)
+@for_each("kind", BAD_CLAIMS)
 def test_bad_claims(stored: tuple[redis.Redis, bytes], kind: str) -> None:
     """A malformed call claims and commits nothing."""
     client, head = stored
@@ -251,7 +253,7 @@ def test_a_key_that_is_no_claim(stored: tuple[redis.Redis, bytes]) -> None:
     assert client.dump("seen") == before
 
 
-@pytest.mark.parametrize("value", [b"", b"x", bytes(15), bytes(25), RANDOM.randbytes(64)])
+@for_each("value", [b"", b"x", bytes(15), bytes(25), RANDOM.randbytes(64)])
 def test_bad_values_of_claims(stored: tuple[redis.Redis, bytes], value: bytes) -> None:
     """A malformed value neither drops nor extends a claim."""
     client, _ = stored
@@ -259,8 +261,8 @@ def test_bad_values_of_claims(stored: tuple[redis.Redis, bytes], value: bytes) -
     refused(client, "extend", [b"seen"], [value, 1000])
 
 
-@pytest.mark.parametrize("verb", ["add", "remove"])
-@pytest.mark.parametrize("index", [[], ["x"], [b""], [-2], [5000]])
+@for_each("verb", ["add", "remove"])
+@for_each("index", [[], ["x"], [b""], [-2], [5000]])
 def test_a_bad_index_in_an_earlier_call(
     stored_counters: tuple[redis.Redis, bytes], verb: str, index: list[Any]
 ) -> None:
@@ -270,7 +272,7 @@ def test_a_bad_index_in_an_earlier_call(
     refused(client, verb, [b"seen", LANE + b"/1/0", LANE], [head, u32(*range(HASHES)), 1, 1, *index])
 
 
-@pytest.mark.parametrize("ttl", ["x", "", "1e400", "-1"])
+@for_each("ttl", ["x", "", "1e400", "-1"])
 def test_a_bad_time_to_live(stored: tuple[redis.Redis, bytes], ttl: str) -> None:
     """A malformed time neither expires nor deletes the filter."""
     client, head = stored
@@ -295,7 +297,7 @@ def bad_templates(head: bytes) -> dict[str, bytes]:
 KINDS = list(bad_templates(bytes(56)))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_bad_templates_for_reserve(stored: tuple[redis.Redis, bytes], kind: str) -> None:
     """Nothing is created from a malformed header."""
     client, head = stored
@@ -303,7 +305,7 @@ def test_bad_templates_for_reserve(stored: tuple[redis.Redis, bytes], kind: str)
     assert not client.exists("other")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_bad_templates_for_clear(stored: tuple[redis.Redis, bytes], kind: str) -> None:
     """A filter is not replaced by one with a malformed header."""
     client, head = stored
@@ -311,7 +313,7 @@ def test_bad_templates_for_clear(stored: tuple[redis.Redis, bytes], kind: str) -
     refused(client, "clear", [b"seen"], [head, template])
 
 
-@pytest.mark.parametrize("ttl", [[], ["x"], ["1e400"], [-5]])
+@for_each("ttl", [[], ["x"], ["1e400"], [-5]])
 def test_a_bad_time_to_live_for_reserve(stored: tuple[redis.Redis, bytes], ttl: list[Any]) -> None:
     """Nothing is created with a malformed time to live."""
     client, head = stored

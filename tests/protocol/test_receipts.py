@@ -18,6 +18,8 @@ from tests.support.keys import beside
 from tests.support.losing import LosingClient
 from tests.support.values import for_each
 
+pytestmark = pytest.mark.every_server
+
 
 def make(client: Any, **options: Any) -> BloomFilter:
     return BloomFilter(client, "seen", capacity=10_000, error_rate=1e-6, **options)

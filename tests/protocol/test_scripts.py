@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
-import sys
-import sysconfig
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -189,50 +186,3 @@ def test_an_unknown_verb() -> None:
     for verb in ("subtract", "items"):
         with pytest.raises(FileNotFoundError, match=verb):
             scripts.load(verb)
-
-
-INSTALL = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-LOAD = (
-    "from bloomredis.protocol import scripts;"
-    "print(*sorted(v for v in scripts.verbs() if scripts.load(v).text))"
-)
-
-
-def verbs_seen_by(python: Path) -> list[str]:
-    """Load every script in another interpreter, which borrows only the dependencies of this one."""
-    site = sysconfig.get_path("purelib")
-    command = f"import sys; sys.path.append({site!r}); {LOAD}"
-    done = subprocess.run(
-        [python, "-I", "-c", command], check=True, capture_output=True, text=True, cwd=python.parent
-    )
-    return done.stdout.split()
-
-
-@pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel and an sdist of this tree."""
-    out = tmp_path_factory.mktemp("dist")
-    subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT],
-        check=True,
-        capture_output=True,
-    )
-    return out
-
-
-@pytest.mark.parametrize("kind", ["wheel", "sdist", "editable"])
-def test_every_way_of_installing_finds_the_scripts(kind: str, dist: Path, tmp_path: Path) -> None:
-    """A wheel, an sdist and an editable install each load every script, away from the checkout."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "v"], check=True)
-    python = tmp_path / "v" / "bin" / "python"
-    ways: dict[str, list[str | Path]] = {
-        "wheel": [next(dist.glob("*.whl"))],
-        "sdist": [next(dist.glob("*.tar.gz"))],
-        "editable": ["--editable", ROOT],
-    }
-    subprocess.run(
-        [*INSTALL, "--python", python, "install", "--no-deps", "--no-build-isolation", *ways[kind]],
-        check=True,
-        env={"PYTHONPATH": sysconfig.get_path("purelib"), "PATH": "/usr/bin:/bin"},
-    )
-    assert verbs_seen_by(python) == VERBS

@@ -7,7 +7,6 @@ does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import sha1
 from typing import Any, Final
 
 from bloomredis.errors import ServerRefusedError
@@ -22,7 +21,7 @@ from bloomredis.protocol.receipts import Lane, Lanes, Pending
 from tests.support.holes_of_many import HOLES_OF_MANY, Patch
 from tests.support.holes_of_rebuilding import HOLES_OF_REBUILDING
 
-_RECALL: Final = "local function recall(receipt, call)\n"
+_RECALL: Final = "local function recall(receipt, number)\n"
 
 
 def _survives_a_fork(patch: Patch, kind: Any, marker: str) -> None:
@@ -153,13 +152,21 @@ def _the_cache_answers_for_any(patch: Patch) -> None:
 
 def _receipts_are_ignored(patch: Patch) -> None:
     """A call that is sent again is executed again; this hole stays open."""
-    for verb in ("add", "remove", "commit"):
-        script = scripts.load(verb)
-        text = script.text.replace(_RECALL, f"{_RECALL}if true then return nil, false end\n")
-        if text == script.text:
-            raise RuntimeError(f"{verb} finds no receipt in another way by now")
-        object.__setattr__(script, "text", text)
-        object.__setattr__(script, "sha", sha1(text.encode(), usedforsecurity=False).hexdigest())
+    variants = [
+        (verb, variant)
+        for verb in scripts.verbs()
+        for variant in ({}, {"layered": True}, {"layered": False}, {"module": True})
+    ]
+    loaded = [scripts.load(verb, **variant) for verb, variant in variants]
+    parts = scripts._sources(readable=False)[1]
+    ignoring = parts["lane"].replace(_RECALL, f"{_RECALL}if true then return nil, false end\n")
+    if ignoring == parts["lane"]:
+        raise RuntimeError("the scripts find receipts in another way by now")
+    parts["lane"] = ignoring
+    for script, (verb, variant) in zip(loaded, variants, strict=True):
+        for name in ("text", "sha"):
+            made = scripts.load.__wrapped__(verb, **variant)
+            object.__setattr__(script, name, getattr(made, name))
 
 
 def _claims_are_not_pending(patch: Patch) -> None:

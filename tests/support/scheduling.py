@@ -10,7 +10,7 @@ TOGETHER: Final = (
     "tests/cli/test_clusters.py",  # a cluster is formed once
     "tests/drivers/clusters/",  # six nodes of a cluster are started once, and others work while it waits
     "tests/faults/test_lost_replies.py",  # all programs with old clients run at the same time
-    "tests/protocol/test_scripts.py",  # the package is built once
+    "tests/test_package.py",  # the package is built once
     "tests/test_rights.py",  # servers behind TLS are started once
 )
 """Tests whose fixtures take long run on one worker, which begins with them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.servers import Server, binaries
 
 
@@ -10,6 +12,7 @@ def test_three_servers_are_always_there() -> None:
     assert {"redis-6.2", "redis-8", "valkey-9"} <= set(binaries())
 
 
+@pytest.mark.every_server
 def test_each_is_what_its_name_says(server: Server) -> None:
     """The version that a server reports is the one that its test id claims."""
     with server.client() as client:

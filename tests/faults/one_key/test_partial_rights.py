@@ -13,6 +13,8 @@ from bloomredis import BatchInterruptedError, BloomFilter, CountingBloomFilter, 
 from tests.support.readme import acl_rule
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.every_server
+
 SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-6}
 KINDS: dict[str, Callable[[redis.Redis], Any]] = {
     "blocked": lambda client: BloomFilter(client, "seen", layout="blocked", **SIZE),

@@ -26,6 +26,8 @@ from tests.support.servers import Server
 from tests.support.sizes import sized
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.every_server
+
 SIZE: dict[str, Any] = {"capacity": 50_000, "error_rate": 1e-9}
 
 DOUBTFUL = {
