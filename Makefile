@@ -18,7 +18,7 @@ test: $(READY)
 
 # Crashes, failovers, migrations and lost replies: series long enough to find each hole that was ever mended.
 test-faults: $(READY)
-	$(PYTEST) -m faults
+	$(PYTEST) -m 'faults and not long'
 
 # Longer series of the same, some of them in each run; PART=1 runs all.
 PART ?= 12

@@ -180,7 +180,7 @@ def load_in_small_batches(f: Any, members: Members, until: int) -> None:
             raise CutOff
 
 
-@pytest.mark.faults
+@pytest.mark.long
 def test_a_set_of_a_million_is_imported_fast(any_client: redis.Redis) -> None:
     """At about half the speed of `load`, though the same server reads each member; the best of five turns.
 
@@ -203,7 +203,7 @@ def test_a_set_of_a_million_is_imported_fast(any_client: redis.Redis) -> None:
     assert min(seconds["load"]) > 0.4 * min(seconds["import"])
 
 
-@pytest.mark.faults
+@pytest.mark.long
 def test_a_set_of_a_million_is_imported_in_little_memory(any_server: Server, any_client: redis.Redis) -> None:
     """It takes no more than a set of a tenth of that."""
     million(any_client)

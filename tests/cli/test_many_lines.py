@@ -20,7 +20,7 @@ sys.exit(done.returncode)
 """A small program that runs another and prints its memory: a child begins with the size of its parent."""
 
 
-@pytest.mark.faults
+@pytest.mark.long
 def test_three_million_lines(tmp_path: Path) -> None:
     """Without options, of 3,000,000 different lines nearly all come out, without a word, in little memory."""
     lines = 3_000_000

@@ -37,7 +37,8 @@ def sharded(kind: Any, client: Any) -> Any:
 
 
 @pytest.mark.timeout(600)
-@sized("count", make_test=6000, make_test_faults=1_000_000)
+@pytest.mark.faults
+@sized("count", make_test=6000, make_test_all=1_000_000)
 def test_many_items_over_shards(count: int) -> None:
     """Four processes add them in batches while shards migrate, and a primary is killed: one winner each."""
     with started(binaries()["valkey-9"]) as made:
@@ -74,7 +75,7 @@ LATE: dict[str, Any] = {"fail_over_at": 0.2, "kill_at": 0.5}
 CASES = [
     pytest.param("redis-8", growing, 2000, LATE, id="growing-short"),
     *(
-        pytest.param(name, make, 4000, {}, id=f"{name}-{make.__name__}", marks=pytest.mark.faults)
+        pytest.param(name, make, 4000, {}, id=f"{name}-{make.__name__}", marks=pytest.mark.long)
         for name in SERVERS
         if name != "redis-6.2"
         for make in (one_filter, growing)
@@ -82,6 +83,7 @@ CASES = [
 ]
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(("name", "make", "count", "when"), CASES)
 def test_each_item_is_new_for_one(name: str, make: Any, count: int, when: Any) -> None:
     """Four processes add the same items while their slot migrates and its owner is killed."""
@@ -95,7 +97,7 @@ def test_each_item_is_new_for_one(name: str, make: Any, count: int, when: Any) -
         assert f.info().count == count
 
 
-@pytest.mark.faults
+@pytest.mark.long
 def test_the_faults_mislead_those_without_receipts() -> None:
     """The faults are real: where calls are not safe to send again, nobody is told that an item is new."""
     with started(binaries()["valkey-9"]) as made:

@@ -71,10 +71,10 @@ class Runs:
 
 
 FEW = 1000
-MANY = pytest.param(20_000, marks=pytest.mark.faults)
+MANY = pytest.param(20_000, marks=pytest.mark.long)
 
 
-@pytest.fixture(scope="module", params=[FEW, MANY])
+@pytest.fixture(scope="module", params=[pytest.param(FEW, marks=pytest.mark.faults), MANY])
 def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
     """Run them against a server behind proxies, and collect what they print."""
     with running(binaries()["valkey-9"]) as server, ExitStack() as stack:

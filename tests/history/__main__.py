@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             with running(binary, *IN_MEMORY, *loading) as server, running(binary) as other:
                 rounds = Rounds(server, workers, seed, other=other, kinds=kinds, without=options.without)
-                found = rounds.check(options.seconds, first=options.round)
+                found = rounds.check(options.answers, first=options.round)
                 told = [f"--seed {seed} --server {name}: {found}", *found.wrong]
                 for way in WAYS if options.series else ():
                     wrong_items, figures = series(server, seed, options.series, way)
@@ -49,7 +49,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, help="that of the faults and of what workers ask for; else a new one"
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="on each server")
+    parser.add_argument("--answers", type=int, default=100_000, help="on each server")
     parser.add_argument(
         "--server", type=_list, default=sorted(binaries()), help=", ".join(sorted(binaries()))
     )

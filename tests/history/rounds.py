@@ -28,7 +28,6 @@ from tests.support.servers import Server
 PROCESSES: Final = 2
 ROUND_SECONDS: Final = 1.5
 MOST_TOLD: Final = 5
-FEWEST_ROUNDS: Final = 3
 PATIENCE: Final = 90.0
 FULL: Final = 15
 """A counter that has got there stays there."""
@@ -151,16 +150,16 @@ class Rounds:
         self._without = without
         self._rates = Rates().without(without)
 
-    def check(self, seconds: float, *, first: int = 0) -> Found:
-        """Run rounds until the time is over or a rule is broken."""
-        begun, lasting = time.monotonic(), min(ROUND_SECONDS, seconds / FEWEST_ROUNDS)
+    def check(self, answers: int, *, first: int = 0, lasting: float = ROUND_SECONDS) -> Found:
+        """Run rounds, each of so many seconds, until so many calls are answered or a rule is broken."""
+        begun = time.monotonic()
         for number in itertools.count(first):
             if self._plan(number, (0, 0), 0.0).kind not in self._kinds:
                 continue
             self.found.wrong = [f"--round {number}: {each}" for each in self._round(number, lasting)]
             self.found.rounds += 1
             self.found.seconds = time.monotonic() - begun
-            if self.found.wrong or self.found.seconds >= seconds:
+            if self.found.wrong or self.found.calls["answered"] >= answers:
                 break
         return self.found
 

@@ -26,7 +26,7 @@ LARGE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.faults
+@pytest.mark.long
 @pytest.mark.parametrize("of", LARGE)
 def test_a_killed_restore_leaves_all_or_nothing(any_server: Server, of: str, tmp_path: Path) -> None:
     """At any moment: the whole filter is there, or there is none, and all that is left expires."""

@@ -14,7 +14,6 @@ import pytest
 import redis
 
 import bloomredis
-from tests.conftest import REAL
 from tests.support.commands import ENVIRONMENT
 from tests.support.saving import KINDS, comparable
 from tests.support.servers import IN_MEMORY, Server, binaries, running
@@ -55,10 +54,10 @@ print(json.dumps({"save": saving, "restore": restoring, "copy": copying, "before
 """
 
 
-@pytest.fixture(params=REAL)
-def own_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+@pytest.fixture
+def own_server(server_name: str) -> Iterator[Server]:
     """A server for one test, which gives its memory back at the end."""
-    with running(binaries()[request.param], *IN_MEMORY) as server:
+    with running(binaries()[server_name], *IN_MEMORY) as server:
         yield server
 
 
@@ -81,7 +80,7 @@ def test_filters_without_items(client: redis.Redis, kind: str, tmp_path: Path) -
         assert comparable(other.info()) == comparable(found.info())
 
 
-@pytest.mark.faults
+@pytest.mark.long
 @pytest.mark.parametrize("kind", LARGE)
 def test_large_filters(own_server: Server, kind: str, tmp_path: Path) -> None:
     """Up to a gigabyte: a restored one and a copy answer alike, and the client's memory stays constant."""

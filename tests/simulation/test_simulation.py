@@ -51,7 +51,7 @@ def test_no_rule_is_broken_by_filters_of_many_keys(simulator: Simulator, kind: s
     assert failure is None, report(simulator, failure)
 
 
-@pytest.mark.faults
+@pytest.mark.long
 @pytest.mark.parametrize("kind", WAYS)
 def test_no_rule_is_broken_in_many_steps(simulator: Simulator, kind: str) -> None:
     """100,000 steps of each kind of filter break no rule."""

@@ -74,6 +74,11 @@ class Server:
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
+    def name(self) -> str:
+        """The name for test ids."""
+        return next(name for name, path in binaries().items() if path == self.binary)
+
+    @property
     def socket(self) -> str:
         return str(self.directory / "s")
 

@@ -100,7 +100,7 @@ class Working:
         self._work.result()
 
 
-@sized("rounds", make_test=1, make_test_faults=2)
+@sized("rounds", make_test=1, make_test_all=2)
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -166,7 +166,7 @@ OUTLASTING: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
 
 
 @pytest.mark.parametrize(
-    "call", ["add", *(pytest.param(each, marks=pytest.mark.faults) for each in OUTLASTING if each != "add")]
+    "call", ["add", *(pytest.param(each, marks=pytest.mark.long) for each in OUTLASTING if each != "add")]
 )
 def test_a_call_outlasts_a_migration(nodes: Cluster, cluster_client: Any, bloom: Any, call: str) -> None:
     """It is answered after the slot was on its way for longer than redis-py has patience with."""

@@ -27,7 +27,7 @@ class Down(MortalClient):
             raise redis.ConnectionError("Connection refused.")
 
 
-@pytest.mark.faults
+@pytest.mark.long
 def test_a_server_that_is_away_during_a_large_batch(any_server: Server) -> None:
     """Every item of the batch is told new once: by the answers that came, or by those to the rest."""
     with running(binaries()["valkey-9"]) as second:

@@ -53,7 +53,7 @@ def _race(f: BloomFilter, way: str, child: str) -> list[tuple[str, bool]]:
 
 @pytest.mark.parametrize("coalesce", [None, True])
 @pytest.mark.parametrize("way", WAYS)
-@sized("pairs", make_test=4, make_test_faults=100)
+@sized("pairs", make_test=4, make_test_all=100)
 def test_children_with_threads_lose_nothing(
     any_client: redis.Redis, pairs: int, way: str, coalesce: Any
 ) -> None:

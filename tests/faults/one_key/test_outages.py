@@ -40,7 +40,7 @@ def _rest(f: BloomFilter, rest: Sequence[str]) -> list[bool]:
 
 
 @pytest.mark.parametrize("last", [lost, dropped])
-@sized("count", make_test=20_000, make_test_faults=65_536)
+@sized("count", make_test=20_000, make_test_all=65_536)
 def test_batches_of_many_threads_over_an_outage(
     any_proxy: Proxy, clock: Clock, count: int, last: Fate
 ) -> None:
@@ -66,7 +66,7 @@ def test_batches_of_many_threads_over_an_outage(
 
 
 @pytest.mark.parametrize("last", [lost, dropped])
-@sized("count", make_test=20_000, make_test_faults=65_536)
+@sized("count", make_test=20_000, make_test_all=65_536)
 def test_a_batch_over_a_long_outage(
     any_proxy: Proxy, clock: Clock, bloom: Any, count: int, last: Fate
 ) -> None:

@@ -321,7 +321,7 @@ def _refusing(server: Server, proxy: LosingProxy) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("way", [_one_by_one, _in_batches, _in_tasks])
-@sized("count", make_test=1000, make_test_faults=20_000)
+@sized("count", make_test=1000, make_test_all=20_000)
 def test_lost_replies_of_a_refusing_server(
     any_server: Server, count: int, way: Callable[[Proxy, Sequence[str]], list[bool]]
 ) -> None:
