@@ -14,7 +14,7 @@ demo: $(VENV)/demo
 	$(BIN)/bloomredis demo
 
 test: $(READY)
-	$(PYTEST) -m 'not (faults or long or types or package)'
+	$(PYTEST)
 
 # Crashes, failovers, migrations and lost replies: series long enough to find each hole that was ever mended.
 test-faults: $(READY)

@@ -23,8 +23,7 @@ CODE: Final = ("bloomredis", "lua")
 MOST_LINES: Final = 30
 """Lines of code that a fix may change."""
 
-QUICK: Final = "not (faults or long or types or package)"
-SUITES: Final = {"make test": QUICK, "make test-faults": "faults and not long"}
+SUITES: Final = {"make test": (), "make test-faults": ("-m", "faults and not long")}
 
 
 def git(*command: str, given: str | None = None, at: Path = ROOT) -> str:
@@ -59,10 +58,10 @@ def failure(checkout: Path, *selected: str) -> str | None:
 def noticed(checkout: Path, tests: list[str]) -> str:
     """Return by what a fix is missed, and "nothing" if by nothing."""
     own = [test for test in tests if (checkout / test).exists()]
-    if own and (found := failure(checkout, "-m", QUICK, *own)):
+    if own and (found := failure(checkout, *own)):
         return found
     for suite, marks in SUITES.items():
-        if found := failure(checkout, "-m", marks):
+        if found := failure(checkout, *marks):
             return f"{suite}: {found}"
     return "nothing"
 

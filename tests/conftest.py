@@ -27,7 +27,7 @@ BINARIES = binaries()
 REAL = sorted(BINARIES)
 FAKE = "fakeredis"
 ANY = "valkey-9"
-SERVERS = {
+SERVERS: dict[str, Sequence[str]] = {
     **dict.fromkeys(("server", "server_name"), REAL),
     "client": [*REAL, FAKE],
     "formed": OF_CLUSTERS,

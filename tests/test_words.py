@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import bloomredis
 import bloomredis.asyncio
 from tests.support.values import for_each
@@ -16,7 +14,6 @@ from tests.support.values import for_each
 PACKAGE = Path(bloomredis.__file__).parent
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
-EACH_MODULE = pytest.mark.parametrize("module", MODULES)
 
 
 def source(module: str) -> str:
@@ -39,20 +36,20 @@ def lines(node: FUNCTIONS) -> int:
     return (node.end_lineno or 0) - node.lineno + 1 - docstring
 
 
-@EACH_MODULE
+@for_each("module", MODULES)
 def test_no_docstring_begins_with_a_question(module: str) -> None:
     """The first word of a docstring is never What, Which, Whether or How."""
     docstrings = filter(None, map(ast.get_docstring, documented(module)))
     assert [text for text in docstrings if re.match(r"(What|Which|Whether|How)\b", text)] == []
 
 
-@EACH_MODULE
+@for_each("module", MODULES)
 def test_modules_are_short(module: str) -> None:
     """A module has at most 300 lines."""
     assert len(source(module).splitlines()) <= 300
 
 
-@EACH_MODULE
+@for_each("module", MODULES)
 def test_functions_are_short(module: str) -> None:
     """A function has at most 30 lines, or says after `# long:` in its first line why it needs more."""
     text = source(module).splitlines()

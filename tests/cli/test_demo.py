@@ -34,7 +34,7 @@ def test_demo(any_server: Server) -> None:
 def test_demo_hides_the_password(any_server: Server) -> None:
     """The server's line shows neither user nor password."""
     url = any_server.url.replace("unix://", "unix://default:hunter2@")
-    done = run_process("demo", "--url", url, "--events", 100)
+    done = run_process("demo", "--url", url, "--events", 100, "--workers", 2)
     assert b"hunter2" not in done.stdout + done.stderr
 
 

@@ -7,8 +7,6 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import pytest
-
 from tests.support.commands import ENVIRONMENT, printed, run_command
 from tests.support.values import for_each
 
@@ -35,22 +33,15 @@ def test_demo_by_python_m() -> None:
 
 def test_completion(tmp_path: Path) -> None:
     """--install-completion writes what the shell needs into its start-up files."""
-    program = (
-        "import sys; sys.argv = ['bloomredis', '--install-completion', 'bash']\n"
-        "from bloomredis.cli import main; main()"
-    )
-    environment = ENVIRONMENT | {
-        "HOME": str(tmp_path),
-        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
-    }
-    subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+    plain = {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    assert run_command("--install-completion", "bash", **plain).returncode == 0
     assert "bloomredis" in (tmp_path / ".bashrc").read_text()
 
 
 COMMANDS = ["dedupe", "create", "add", "check", "info", "delete", "plan", "doctor", "demo"]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@for_each("command", COMMANDS)
 def test_help(command: str) -> None:
     """Every command has its help."""
     assert b"Usage" in run_command(command, "--help").stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import json
 import os
@@ -72,49 +71,38 @@ def own(any_server: Server) -> Any:
         yield made
 
 
-@pytest.fixture(scope="module")
-def seen(servers: Callable[[str], Server]) -> Callable[[str], dict[str, Any]]:
-    """What a program sees with a version of the clients."""
-
-    @functools.cache
-    def run(version: str) -> dict[str, Any]:
-        path = [str(ROOT)]
-        if version.startswith("redis-"):
-            if not (CLIENTS / version).exists():
-                reason = f"{CLIENTS} has no {version}: `make test` installs it"
-                (pytest.fail if os.environ.get("BLOOMREDIS_CLIENTS") == "required" else pytest.skip)(reason)
-            path.insert(0, str(CLIENTS / version))
-        server = servers("valkey-9")
-        with server.client() as admin:
-            admin.flushall()
-        package = "valkey" if version == "valkey" else "redis"
-        found: dict[str, Any] = json.loads(
-            subprocess.run(
-                [sys.executable, "-m", "tests.support.kept_calls", package, server.socket],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-                cwd=ROOT,
-                check=True,
-                capture_output=True,
-                timeout=60,
-            ).stdout
-        )
-        return found
-
-    return run
+def seen(server: Server, version: str) -> dict[str, Any]:
+    """Return what a program sees with a version of the clients."""
+    path = [str(ROOT)]
+    if version.startswith("redis-"):
+        if not (CLIENTS / version).exists():
+            reason = f"{CLIENTS} has no {version}: `make test` installs it"
+            (pytest.fail if os.environ.get("BLOOMREDIS_CLIENTS") == "required" else pytest.skip)(reason)
+        path.insert(0, str(CLIENTS / version))
+    package = "valkey" if version == "valkey" else "redis"
+    found: dict[str, Any] = json.loads(
+        subprocess.run(
+            [sys.executable, "-m", "tests.support.kept_calls", package, server.socket],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            timeout=60,
+        ).stdout
+    )
+    return found
 
 
-@pytest.mark.parametrize("fact", FACTS)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_of_the_clients(seen: Callable[[str], dict[str, Any]], version: str, fact: str) -> None:
-    """What the package does not do around a call is not missed, with any version."""
-    assert seen(version)[fact] == FACTS[fact]
+def test_every_version_of_the_clients(any_server: Server, version: str) -> None:
+    """What the package does not do around a call is not missed; and the calls do skip the pool.
 
-
-@pytest.mark.parametrize("name", ["kept", "asyncio kept"])
-@pytest.mark.parametrize("version", VERSIONS)
-def test_calls_skip_the_pool(seen: Callable[[str], dict[str, Any]], version: str, name: str) -> None:
-    """A version whose inside is not as expected would be used the plain way, and slowly."""
-    assert seen(version)[name] < 8  # of 20 or 30; a look at the count once a second goes the long way
+    A version whose inside is not as expected would be used the plain way, and slowly.
+    """
+    found = seen(any_server, version)
+    assert {fact: found[fact] for fact in FACTS} == FACTS
+    for name in ("kept", "asyncio kept"):
+        assert found[name] < 8  # of 20 or 30; a look at the count once a second goes the long way
 
 
 class Overriding(redis.Redis):

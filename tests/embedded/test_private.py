@@ -53,10 +53,7 @@ def test_close_closes_connections_only() -> None:
 @pytest.mark.parametrize(
     ("then", "how"),
     [
-        ("", None),
-        ("1 / 0", None),
         ("sys.exit(3)", None),
-        ("del client", None),
         ("os._exit(0)", None),
         (WAIT, signal.SIGTERM),
         (WAIT, signal.SIGINT),
@@ -66,22 +63,25 @@ def test_close_closes_connections_only() -> None:
 def test_nothing_is_left_of_a_private_server(
     then: str, how: signal.Signals | None, start: Callable[..., Program]
 ) -> None:
-    """However a program ends, neither its server nor the directory remains."""
+    """However else a program ends, neither its server nor the directory remains."""
     program = start("embedded://", then)
     pid, directory = program.server()
     program.end(how)
     wait_until("nothing is left", lambda: not is_alive(pid) and not directory.exists())
 
 
-@pytest.mark.parametrize("then", ["", "1 / 0", "del client"])
+@pytest.mark.parametrize("then", ["", "1 / 0", "del client, other"])
 def test_a_program_that_exits_waits_for_the_end(then: str, start: Callable[..., Program], kept: str) -> None:
     """When a program has exited in an orderly way, its servers have ended."""
-    for url in ("embedded://", kept):
-        program = start(url, then)
-        pid, directory = program.server()
-        program.end()
-        assert not is_alive(pid)
-        assert directory.exists() is (url == kept)
+    second = (
+        f"other = connect({kept!r})\n"
+        "print(other.info('server')['process_id'], other.config_get('dir')['dir'], flush=True)\n"
+    )
+    program = start("embedded://", second + then)
+    (private, gone), (shared, stays) = program.server(), program.server()
+    program.end()
+    assert (is_alive(private), is_alive(shared)) == (False, False)
+    assert (gone.exists(), stays.exists()) == (False, True)
 
 
 def test_an_orderly_program_gives_no_warnings(start: Callable[..., Program]) -> None:

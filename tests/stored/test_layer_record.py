@@ -14,6 +14,7 @@ from bloomredis.bits import layered
 from bloomredis.bits.sizing import MAX_BITS
 from bloomredis.stored import planning
 from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
+from tests.support.sizes import long, short
 from tests.support.values import for_each
 from tests.support.vectors import vectors
 
@@ -85,8 +86,14 @@ def test_the_rates_of_all_layers_stay_below_the_configured_one(ratio: float) -> 
 
 
 @pytest.mark.parametrize("layout", planning.NAMES)
-@pytest.mark.parametrize("rate", [0.5, 1e-2, 1e-6])
-@pytest.mark.parametrize("ratio", [0.01, 0.5, 0.9])
+@pytest.mark.parametrize(
+    ("rate", "ratio"),
+    [
+        (short if {rate, ratio} <= {0.5, 1e-6, 0.01, 0.9} and ratio != 0.5 else long)(rate, ratio)
+        for rate in (0.5, 1e-2, 1e-6)
+        for ratio in (0.01, 0.5, 0.9)
+    ],
+)
 def test_the_expected_rates_of_all_layers_stay_below_the_configured_one(
     layout: str, rate: float, ratio: float
 ) -> None:

@@ -14,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import IO
+from typing import IO, Any
 from unittest import mock
 
 from bloomredis.cli import main
@@ -34,7 +34,7 @@ def run_command(*arguments: object, data: bytes = b"", **environment: str) -> Co
     with (
         ThreadPoolExecutor(3) as pool,
         _streams(pool, data) as (streams, printed),
-        mock.patch.multiple(sys, argv=command, **streams),
+        mock.patch.multiple(sys, **streams, argv=command),
         mock.patch.dict(os.environ, ENVIRONMENT | environment, clear=True),
         _handlers_restored(),
     ):
@@ -96,7 +96,7 @@ def _status() -> int:
 
 
 @contextlib.contextmanager
-def _streams(pool: Executor, data: bytes) -> Iterator[tuple[dict[str, IO[str]], list[Future[bytes]]]]:
+def _streams(pool: Executor, data: bytes) -> Iterator[tuple[dict[str, Any], list[Future[bytes]]]]:
     """Yield the three streams of a command, and what will be read of the last two."""
     with contextlib.ExitStack() as stack:
 

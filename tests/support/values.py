@@ -39,8 +39,10 @@ class _Rule:
 
     def __init__(self, test: Test, cases: list[dict[str, Any]]) -> None:
         inner: _Rule | None = getattr(test, "rule", None)
-        self.test = inner.test if inner else test
-        self.cases = [outer | more for outer in cases for more in inner.cases] if inner else cases
+        self.test: Test = inner.test if inner else test
+        self.cases: list[dict[str, Any]] = (
+            [outer | more for outer in cases for more in inner.cases] if inner else cases
+        )
 
     def as_test(self) -> Test:
         """Return a test that needs no value, with the name and the fixtures of the one that does."""
