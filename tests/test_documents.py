@@ -121,12 +121,12 @@ def test_commands_run(
 
 def output(command: str) -> str:
     """Return what a command prints: of a pipeline, `bloomredis` runs in this process, bash runs the rest."""
-    data = b""
-    for part in [command] if re.search(r"[$&;>]", command) else command.split(" | "):
-        if part.startswith("bloomredis ") and "$" not in part:
+    data, plain = b"", not re.search(r"[$&;>]", command)
+    for part in command.split(" | ") if plain else [command]:
+        if plain and part.startswith("bloomredis "):
             done = run_command(*shlex.split(part, comments=True)[1:], data=data)
         else:
-            bash = ["/bin/bash", "-c", part]
+            bash = ["/bin/bash", "-o", "pipefail", "-c", part]
             done = subprocess.run(bash, input=data, capture_output=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) in {(0, b""), (1, b"")}, command  # 1 of a doctor
         data = done.stdout

@@ -41,6 +41,7 @@ OWN = {
     "restore": {"name": "restored", "file": str(SAVED)},
     "copy": {"new_name": "copied"},
     "merge": {"other": "clicks"},
+    "watch": {"every": "0.1"},
     "import": {"name": "imported", "from_file": "-"},
 }
 """The values that single commands have besides, or in their place."""

@@ -19,6 +19,7 @@ import bloomredis
 from bloomredis import FilterLostError, OutcomeUnknownError
 from bloomredis.asyncio import BloomFilter
 from tests.support.servers import Server, running
+from tests.support.sizes import sized
 
 Use = Callable[[Any, BloomFilter], Awaitable[Any]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import pydoc
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ KINDS = [
 ]
 HALVES = [bloomredis, bloomredis.asyncio]
 CLASSES = [getattr(half, name) for half in HALVES for name in [*KINDS, "Claim"]]
-each_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
+each_class = for_each("cls", CLASSES)
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
@@ -41,12 +42,17 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
 def definition(function: Any) -> Definition:
     """Return the `def` that stands where an editor goes to."""
     code = function.__code__
-    for node in ast.walk(ast.parse(Path(code.co_filename).read_text())):
-        if isinstance(node, Definition):
-            first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
-            if first == code.co_firstlineno:
-                return node
-    raise AssertionError(f"{function} has no definition in {code.co_filename}")
+    return definitions(code.co_filename)[code.co_firstlineno]
+
+
+@functools.cache
+def definitions(path: str) -> dict[int, Definition]:
+    """Return the definitions of a file by their first lines, decorators included."""
+    return {
+        min([node.lineno, *(each.lineno for each in node.decorator_list)]): node
+        for node in ast.walk(ast.parse(Path(path).read_text()))
+        if isinstance(node, Definition)
+    }
 
 
 @each_class

@@ -14,6 +14,7 @@ import pytest
 
 from bloomredis.embedded import connect
 from tests.support.programs import WAIT, Program, is_alive, server_of
+from tests.support.sizes import sized
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
@@ -49,9 +50,12 @@ def test_programs_share_a_kept_server(start: Callable[..., Program], kept: str) 
     assert not is_alive(pid)
 
 
-def test_programs_that_start_at_once_share_a_server(start: Callable[..., Program], kept: str) -> None:
+@sized("count", make_test=3, make_test_all=6)
+def test_programs_that_start_at_once_share_a_server(
+    start: Callable[..., Program], kept: str, count: int
+) -> None:
     """Of programs that start at the same moment, one starts the server for all."""
-    programs = [start(kept) for _ in range(6)]
+    programs = [start(kept) for _ in range(count)]
     assert len({program.server()[0] for program in programs}) == 1
 
 
