@@ -27,12 +27,17 @@ BINARIES = binaries()
 REAL = sorted(BINARIES)
 FAKE = "fakeredis"
 ANY = "valkey-9"
-SERVERS: dict[str, Sequence[str]] = {
+TURNS: dict[str, Sequence[str]] = {
     **dict.fromkeys(("server", "server_name"), REAL),
-    "client": [*REAL, FAKE],
+    "client": [
+        *REAL,
+        *REAL,
+        *REAL,
+        FAKE,
+    ],  # whose scripts take ten times as long, so that its turn comes less often
     "formed": OF_CLUSTERS,
 }
-"""The servers that a fixture can be of."""
+"""The servers that a fixture can be of, in the proportion of their turns."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,7 +89,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     def turn(fixture: str, driver: str = "") -> Sequence[str]:
         # A cluster takes seconds to form, so that all tests of clusters have the same turn.
-        return rotation.turn(fixture if fixture == "formed" else test.nodeid + driver, SERVERS[fixture])
+        turns = [*rotation.turn(fixture if fixture == "formed" else test.nodeid + driver, TURNS[fixture])]
+        return [*dict.fromkeys(turns)]
 
     fixtures = {*metafunc.fixturenames}
     if {"bloom", "client"} <= fixtures:
@@ -93,7 +99,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     if "bloom" in fixtures:
         metafunc.parametrize("bloom", DRIVERS, indirect=True)
-    for name in filter(fixtures.__contains__, SERVERS):
+    for name in filter(fixtures.__contains__, TURNS):
         metafunc.parametrize(name, turn(name), indirect=True, scope="session" if name == "formed" else None)
 
 

@@ -24,7 +24,7 @@ class Rotation:
         if self.asked == ALL:
             return values
         asked = [value for value in values if value == self.asked]
-        return asked or [values[self.number(test) % len(values)]]
+        return asked[:1] or [values[self.number(test) % len(values)]]
 
     def number(self, test: str) -> int:
         """Return a number below 2**32 for a test, another one with each seed."""
