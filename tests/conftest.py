@@ -29,12 +29,7 @@ FAKE = "fakeredis"
 ANY = "valkey-9"
 TURNS: dict[str, Sequence[str]] = {
     **dict.fromkeys(("server", "server_name"), REAL),
-    "client": [
-        *REAL,
-        *REAL,
-        *REAL,
-        FAKE,
-    ],  # whose scripts take ten times as long, so that its turn comes less often
+    "client": [*REAL * 3, FAKE],  # its scripts take ten times as long
     "formed": OF_CLUSTERS,
 }
 """The servers that a fixture can be of, in the proportion of their turns."""
