@@ -27,7 +27,7 @@ import bloomredis.asyncio
 from bloomredis import BloomFilter, OutcomeUnknownError
 from tests.support.crew import DOUBTLESS, PATIENCE, Crew, Seat
 from tests.support.losing import LosingProxy, losing
-from tests.support.racing import SPAWN
+from tests.support.racing import PROCESSES
 from tests.support.replicas import Pair
 from tests.support.servers import Server, binaries, running
 
@@ -53,7 +53,7 @@ Scenario = Callable[..., Report]
 
 def everywhere(scenario: Scenario, servers: Sequence[str] = REAL) -> list[Report]:
     """Return what a scenario reports of each server; an error that nobody expects is raised."""
-    with ProcessPoolExecutor(len(servers), SPAWN) as pool:
+    with ProcessPoolExecutor(len(servers), PROCESSES) as pool:
         return list(pool.map(scenario, servers))
 
 

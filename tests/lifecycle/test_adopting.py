@@ -21,6 +21,7 @@ from bloomredis import (
 )
 from tests.support.losing import LosingClient
 from tests.support.saving import Killed, Mortal
+from tests.support.sizes import sized
 
 OLD, NEW = range(2000), range(2000, 9000)
 LAYOUTS = pytest.mark.parametrize(
@@ -37,15 +38,17 @@ def adopted(bloom: Any, client: redis.Redis, **options: Any) -> Any:
 
 
 @LAYOUTS
+@sized("capacity", make_test=400, make_test_all=2000)
 def test_a_full_filter_grows(
-    bloom: Any, client: redis.Redis, layout: str, rate: float, block_bits: int
+    bloom: Any, client: redis.Redis, *, layout: str, rate: float, block_bits: int, capacity: int
 ) -> None:
     """It keeps its items, count, creation and time to live; new items go into further layers.
 
     Blocks of 128 bits stay as they are: each layer is read with those of its own header.
     """
-    f: Any = BloomFilter(client, "seen", capacity=2000, error_rate=rate, layout=layout, ttl=500)
-    f.add_many(OLD)
+    old, new = range(capacity), range(capacity, capacity * 9 // 2)
+    f: Any = BloomFilter(client, "seen", capacity=capacity, error_rate=rate, layout=layout, ttl=500)
+    f.add_many(old)
     assert f._operations.stored.head.block_bits == block_bits
     before = f.info()
     grown = adopted(bloom, client)
@@ -54,12 +57,14 @@ def test_a_full_filter_grows(
     assert about.error_rate == 2 * rate
     assert before.generation != about.generation
     assert 490 < about.ttl <= 500
-    assert all(grown.contains_many(OLD))
-    assert sum(grown.add_many(NEW)) > 6800
-    assert all(grown.contains_many([*OLD, *NEW]))
-    assert [layer.capacity for layer in grown.info().layers] == [8000, 4000, 2000]
-    assert sum(grown.contains_many(range(100_000, 110_000))) <= 22_000 * rate
-    assert ScalingBloomFilter(client, "seen", capacity=2000, error_rate=2 * rate, layout=layout).contains(5)
+    assert all(grown.contains_many(old))
+    assert sum(grown.add_many(new)) > 3.4 * capacity
+    assert all(grown.contains_many([*old, *new]))
+    assert [layer.capacity for layer in grown.info().layers] == [4 * capacity, 2 * capacity, capacity]
+    assert sum(grown.contains_many(range(100_000, 100_000 + 5 * capacity))) <= 11 * capacity * rate
+    assert ScalingBloomFilter(client, "seen", capacity=capacity, error_rate=2 * rate, layout=layout).contains(
+        5
+    )
 
 
 def test_what_has_grown_is_a_filter_like_others(any_client: redis.Redis) -> None:

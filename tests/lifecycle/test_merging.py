@@ -33,9 +33,9 @@ from tests.support.servers import Server, binaries, running
 from tests.support.values import for_each
 
 LARGE: dict[str, Any] = {"capacity": 2_000_000, "error_rate": 0.01}
-SMALL: dict[str, Any] = {"capacity": 5_000, "error_rate": 0.01}
+SMALL: dict[str, Any] = {"capacity": 2_000, "error_rate": 0.01}
 SHARDED: dict[str, Any] = {"kind": "ShardedBloomFilter", "shards": 4, **SMALL}
-ONE, OTHER = range(1500), range(1000, 2500)
+ONE, OTHER = range(600), range(400, 1000)
 LAYOUTS: dict[str, dict[str, Any]] = {
     "blocked": SMALL,
     "classic": SMALL | {"layout": "classic"},
@@ -66,7 +66,7 @@ def test_the_union_in_the_server(bloom: Any, client: redis.Redis, layout: str) -
     assert bits(client, "other") == before
     assert all(one.contains_many([*ONE, *OTHER]))
     assert one.info().fill_ratio == both.info().fill_ratio
-    assert abs(one.info().count - 2500) < 60
+    assert abs(one.info().count - 1000) < 30
     assert not client.exists("{one}:segment:old", "{one}:segment:new")
 
 
@@ -82,7 +82,7 @@ def test_the_union_of_two_servers(bloom: Any, client: redis.Redis, layout: str) 
         one.merge(getattr(other, "_filter", other))
         assert all(one.contains_many([*ONE, *OTHER]))
         assert one.info().fill_ratio == both.info().fill_ratio
-        assert abs(one.info().count - 2500) < 60
+        assert abs(one.info().count - 1000) < 30
 
 
 @pytest.mark.parametrize("layout", ["blocked", "classic", "sharded"])
@@ -108,7 +108,7 @@ def test_copies_are_merged_without_a_server(any_client: redis.Redis, tmp_path: P
     local.merge(theirs)
     one.merge(other)
     assert local.bits == one.snapshot().bits
-    assert abs(local.info().count - 2500) < 60
+    assert abs(local.info().count - 1000) < 30
     assert (tmp_path / "one.bloom").read_bytes() == data
     with pytest.raises(FilterMismatchError, match="capacity"):
         local.merge(BloomFilter(any_client, "third", capacity=1000, error_rate=0.01).snapshot())
@@ -138,7 +138,7 @@ def test_other_parameters_are_refused(any_client: redis.Redis) -> None:
     one.add_many(ONE)
     before = one.snapshot().bits
     others: list[tuple[dict[str, Any], str]] = [
-        (SMALL | {"capacity": 6000}, "capacity 5000, and 'other' has capacity 6000"),
+        (SMALL | {"capacity": 6000}, "capacity 2000, and 'other' has capacity 6000"),
         (SMALL | {"error_rate": 0.02}, "error_rate 0.01, and 'other' has error_rate 0.02"),
         (SMALL | {"layout": "classic"}, "layout blocked, and 'other' has layout classic"),
     ]
@@ -149,7 +149,7 @@ def test_other_parameters_are_refused(any_client: redis.Redis) -> None:
             one.merge(other)
         other.delete()
     shards = [
-        ShardedBloomFilter(any_client, f"s{n}", shards=n, capacity=5000, error_rate=0.01) for n in (4, 5)
+        ShardedBloomFilter(any_client, f"s{n}", shards=n, capacity=2000, error_rate=0.01) for n in (4, 5)
     ]
     with pytest.raises(FilterMismatchError):
         shards[0].merge(shards[1])
@@ -178,7 +178,7 @@ def test_a_filter_merged_with_itself_stays(
     bloom: Any, any_client: redis.Redis, layout: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also over another object, and if it is overfull, of which nothing is said again."""
-    one, same = (bloom(any_client, "one", **LAYOUTS[layout] | {"capacity": 1000}) for _ in range(2))
+    one, same = (bloom(any_client, "one", **LAYOUTS[layout] | {"capacity": 400}) for _ in range(2))
     one.add_many(ONE)
     about, before = one.info(), bits(any_client, "one")
     caplog.clear()
@@ -198,7 +198,7 @@ def test_a_file_has_what_an_older_state_lacks(bloom: Any, any_client: redis.Redi
     assert not all(one.contains_many(OTHER))
     one.merge(LocalFilter.open(tmp_path / "one.bloom"))
     assert all(one.contains_many([*ONE, *OTHER]))
-    assert abs(one.info().count - 2500) < 60
+    assert abs(one.info().count - 1000) < 30
 
 
 @for_each("layout", ["blocked", "sharded"])
@@ -206,7 +206,7 @@ def test_twins_are_merged(bloom: Any, any_client: redis.Redis, layout: str) -> N
     """A filter that another server has under the same keys, and that went on by itself there."""
     with running(binaries()["redis-6.2"]) as server, server.client() as away:
         one = bloom(any_client, "one", **LAYOUTS[layout])
-        one.add_many(range(1000, 1500))
+        one.add_many(range(400, 600))
         for key in any_client.scan_iter("*one*"):
             if b"receipt" not in key:
                 away.set(key, any_client.get(key))
@@ -235,17 +235,17 @@ def test_a_united_copy_comes_back(bloom: Any, any_client: redis.Redis) -> None:
     local.merge(other.snapshot())
     bloom(any_client, "one", **SMALL).merge(local)
     assert all(one.contains_many([*ONE, *OTHER]))
-    assert abs(one.info().count - 2500) < 60
+    assert abs(one.info().count - 1000) < 30
 
 
 def test_an_overfull_union_warns(any_client: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
     """The log says how many items there are about, and for how many it was made."""
-    one, other = (BloomFilter(any_client, name, capacity=2000, error_rate=0.01) for name in ("one", "other"))
+    one, other = (BloomFilter(any_client, name, capacity=800, error_rate=0.01) for name in ("one", "other"))
     one.add_many(ONE)
     other.add_many(OTHER)
     with caplog.at_level(logging.WARNING):
         one.merge(other)
-    assert "made for capacity 2000" in caplog.text
+    assert "made for capacity 800" in caplog.text
 
 
 def test_no_item_gets_into_an_overfull_union_that_refuses(any_client: redis.Redis) -> None:

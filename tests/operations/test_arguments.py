@@ -111,11 +111,7 @@ KINDS = [
     "ScalingBloomFilter",
     "ShardedBloomFilter",
 ]
-each_class = pytest.mark.parametrize(
-    ("half", "kind"),
-    [(half, kind) for half in HALVES for kind in KINDS],
-    ids=lambda value: getattr(value, "__name__", value),
-)
+each_class = for_each("half,kind", [(half, kind) for half in HALVES for kind in KINDS])
 
 
 def maker(half: Any, kind: str, **parameters: Any) -> Callable[..., Any]:
@@ -125,7 +121,7 @@ def maker(half: Any, kind: str, **parameters: Any) -> Callable[..., Any]:
 
 
 @each_class
-@pytest.mark.parametrize(
+@for_each(
     ("wrong", "says"),
     [
         ("redis://user:secret@localhost", "not a str"),
@@ -135,7 +131,6 @@ def maker(half: Any, kind: str, **parameters: Any) -> Callable[..., Any]:
         (redis.Redis().pipeline(), "not a Pipeline: .* queue_add"),
         (redis.asyncio.Redis().pipeline(), "not a Pipeline: .* queue_add"),
     ],
-    ids=["url", "none", "class", "pool", "pipeline", "asyncio-pipeline"],
 )
 def test_what_is_no_client_is_refused(half: Any, kind: str, wrong: Any, says: str) -> None:
     """By the constructor, which says what it was given and never shows a password."""
@@ -145,14 +140,12 @@ def test_what_is_no_client_is_refused(half: Any, kind: str, wrong: Any, says: st
 
 
 @each_class
-@pytest.mark.parametrize(
-    "capacity", [2**63, 2**64, 10**30, 10**400, 10**5000], ids=["2^63", "2^64", "10^30", "10^400", "10^5000"]
-)
-def test_no_capacity_overflows(half: Any, kind: str, capacity: int) -> None:
+@for_each("base,exponent", [(2, 63), (2, 64), (10, 30), (10, 400), (10, 5000)])
+def test_no_capacity_overflows(half: Any, kind: str, base: int, exponent: int) -> None:
     """It is a ValueError of one line, in every class."""
     client = redis.Redis() if half is bloomredis else redis.asyncio.Redis()
     with pytest.raises(ValueError, match=r"at most 2\^63 - 1") as caught:
-        maker(half, kind, capacity=capacity)(client, "f")
+        maker(half, kind, capacity=base**exponent)(client, "f")
     assert len(str(caught.value)) < 200
 
 

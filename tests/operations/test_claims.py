@@ -31,7 +31,7 @@ from bloomredis import (
 )
 from bloomredis.operations.held import Owed, Terms
 from tests.support.losing import losing
-from tests.support.racing import SPAWN, race_threads
+from tests.support.racing import PROCESSES, race_threads
 from tests.support.servers import Server, binaries, running
 from tests.support.sizes import long, short
 from tests.support.values import for_each
@@ -258,7 +258,7 @@ def test_threads_claim_each_item_once(server: Server) -> None:
 @for_each("retries", [0, 3])
 def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
     """One reply in ten is lost: every item is claimed and committed once, and no commit fails."""
-    items = [f"item-{i}" for i in range(500)]
+    items = [f"item-{i}" for i in range(300)]
     with losing(server.socket, share=0.1) as proxy:
         client = redis.Redis(port=proxy.port, retry=Retry(NoBackoff(), retries))
         make(BloomFilter, server.client()).reserve()
@@ -276,7 +276,7 @@ def test_lost_replies_lose_no_claim(server: Server, retries: int) -> None:
             claim = asked(partial(f.claim, item))
             assert claim.state == "claimed"
             asked(claim.commit)
-        assert proxy.lost > 50
+        assert proxy.lost > 30
     assert make(BloomFilter, server.client()).info().count == len(items)
 
 
@@ -428,7 +428,7 @@ def test_killed_workers_lose_no_item(server: Server, count: int, kills: int) -> 
     dice, items = random.Random(1), jobs(count)
 
     def start() -> multiprocessing.process.BaseProcess:
-        worker = SPAWN.Process(target=work_through, args=(server.url, items))
+        worker = PROCESSES.Process(target=work_through, args=(server.url, items))
         worker.start()
         return worker
 

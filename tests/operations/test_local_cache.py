@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloomredis import BloomFilter, FilterLostError, LocalFilter
@@ -167,6 +167,7 @@ def test_a_copy_is_warm_at_once(
 
 
 @pytest.mark.parametrize("layout", planning.NAMES)
+@settings(deadline=None)
 @given(items=st.lists(st.binary(), min_size=1, max_size=30))
 def test_a_hit_has_all_bits(layout: str, items: list[bytes]) -> None:
     """In the copy an item is there once its bits are, and not while the last of them is missing."""

@@ -121,8 +121,8 @@ def test_calls_in_a_pipeline(module_client: redis.Redis) -> None:
             assert pipe.execute() == [1, 1, 0]
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("loss", LOSSES)
+@for_each("call", CALLS)
+@for_each("loss", LOSSES)
 def test_every_call_notices_a_loss(bloom: Any, module_client: redis.Redis, call: str, loss: str) -> None:
     """Flushed, deleted, made anew by another program or overwritten: nothing is added by the call."""
     f = make(bloom, module_client)

@@ -29,7 +29,7 @@ from bloomredis.stored.layer_record import RotatingRecord
 from tests.support.losing import LosingClient
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
-from tests.support.sizes import sized
+from tests.support.sizes import examples, sized
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
@@ -63,7 +63,6 @@ def fake() -> Any:
     return fakeredis.FakeRedis(server=fakeredis.FakeServer())
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     slices=st.integers(1, 5),
     steps=st.lists(
@@ -71,8 +70,8 @@ def fake() -> Any:
         max_size=40,
     ),
 )
-def test_every_answer_follows_from_the_clock(slices: int, steps: list[tuple[float, int]]) -> None:
-    """An item is there from its slice to the end of the one that is `slices` later, idle or not."""
+def follow_the_clock(slices: int, steps: list[tuple[float, int]]) -> None:
+    """Compare every answer with the times of the adds."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         clock = Clock(monkeypatch)
         f = RotatingBloomFilter(
@@ -88,6 +87,12 @@ def test_every_answer_follows_from_the_clock(slices: int, steps: list[tuple[floa
             assert f.add(item) == (item not in there)
             if item not in there:
                 added[item] = now
+
+
+@examples()
+def test_every_answer_follows_from_the_clock(examples: int) -> None:
+    """An item is there from its slice to the end of the one that is `slices` later, idle or not."""
+    settings(max_examples=examples, deadline=None)(follow_the_clock)()
 
 
 def test_a_clock_that_goes_back(clock: Clock, fake: Any) -> None:
@@ -119,16 +124,22 @@ def test_a_clock_that_goes_back_over_an_end(clock: Clock, fake: Any) -> None:
     assert f.contains_many(["a", "b"]) == [False, True]
 
 
-def test_the_most_layers(clock: Clock, fake: Any) -> None:
+def test_the_most_layers(any_client: redis.Redis, clock: Clock, fake: Any) -> None:
     """There are 255 in a window and a slice at most; those that are over do not count."""
-    f = make(fake, capacity=1, slices=1)
+    size: dict[str, Any] = {"capacity": 1, "slices": 1, "window": 3600}
     with pytest.raises(BatchInterruptedError) as stopped:
-        f.add_many(range(300))
+        make(any_client, **size).add_many(range(300))
     assert stopped.value.results == [True] * 255
     assert isinstance(stopped.value.__cause__, FilterFullError)
-    with pytest.raises(FilterFullError, match="'seen' is full: it has 255 layers"):
-        f.add("x")
-    clock.now += 4
+    clock.now = float(any_client.time()[0])
+    for key in any_client.scan_iter():
+        fake.set(key, any_client.get(key), px=any_client.pttl(key))
+    f = make(fake, **size)
+    for full in (make(any_client, **size), f):
+        with pytest.raises(FilterFullError, match="'seen' is full: it has 255 layers"):
+            full.add("x")
+    assert f.contains_many([0, 255]) == [True, False]
+    clock.now += 7200
     assert not f.contains(1)
     assert f.add_many(["x", "y"]) == [True, True]
     assert len(f.info().layers) == 2

@@ -92,11 +92,11 @@ def test_who_knows_fewer_layers_learns_of_them_in_the_same_call(client: redis.Re
 
 def test_threads_at_the_limit_begin_one_layer(client: redis.Redis) -> None:
     """However many meet a full layer at once, and nobody adds to the one before."""
-    filters = [make(client) for _ in range(8)]
-    batch = items(400)
+    filters = [make(client, capacity=30) for _ in range(8)]
+    batch = items(120)
     told = race_threads(lambda worker: [filters[worker].add(item) for item in batch], 8)
-    assert winners(told, batch) == {1: 400}
-    assert full(filters[0]) == [100, 200, 100]
+    assert winners(told, batch) == {1: 120}
+    assert full(filters[0]) == [30, 60, 30]
 
 
 def test_a_layer_that_filled_up_meanwhile(client: redis.Redis) -> None:
@@ -285,24 +285,24 @@ def test_every_key_expires(client: redis.Redis, bloom: Any) -> None:
 @for_each("lost", ["seen", "{seen}:layer:0", "{seen}:layer:2", "{seen}:layer:3"])
 def test_a_lost_key_is_a_lost_filter(client: redis.Redis, bloom: Any, lost: str) -> None:
     """Whichever it is; it is told until somebody takes notice, and after clear() all is well."""
-    f = bloom(client, "seen", kind=KIND, **SIZE)
-    f.add_many(items(900))
+    f = bloom(client, "seen", kind=KIND, **SIZE | {"capacity": 30})
+    f.add_many(items(270))
     client.delete(lost)
     for call in (f.add, f.contains, f.add):
         with pytest.raises(FilterLostError, match=r"clear\(\)"):
             call("item-1")
     f.clear()
-    assert f.add_many(items(900)) == [True] * 900
+    assert f.add_many(items(270)) == [True] * 270
 
 
 @for_each("lost", ["seen", "{seen}:layer:0", "{seen}:layer:3"])
 def test_a_lost_filter_is_made_anew(client: redis.Redis, bloom: Any, lost: str) -> None:
     """If the caller said so; no bit of the lost one is taken for one of the new."""
-    f = bloom(client, "seen", kind=KIND, on_lost="recreate", **SIZE)
-    f.add_many(items(900))
+    f = bloom(client, "seen", kind=KIND, on_lost="recreate", **SIZE | {"capacity": 30})
+    f.add_many(items(270))
     client.delete(lost)
-    assert f.add_many(items(900)) == [True] * 900
-    assert full(f) == [100, 200, 400, 200]
+    assert f.add_many(items(270)) == [True] * 270
+    assert full(f) == [30, 60, 120, 60]
 
 
 def test_it_can_be_full(client: redis.Redis) -> None:
@@ -327,10 +327,10 @@ def test_what_cannot_follow_a_new_layer(any_client: redis.Redis) -> None:
 
 def test_load_and_dedupe(client: redis.Redis, bloom: Any) -> None:
     """They go through as many layers as it takes."""
-    f = bloom(client, "seen", kind=KIND, **SIZE)
-    assert f.load(items(2000)) == 2000
-    assert list(f.dedupe([*items(2000), *items(1500, "x")])) == items(1500, "x")
-    assert full(f) == [100, 200, 400, 800, 1600, 400]
+    f = bloom(client, "seen", kind=KIND, **SIZE | {"capacity": 30})
+    assert f.load(items(600)) == 600
+    assert list(f.dedupe([*items(600), *items(450, "x")])) == items(450, "x")
+    assert full(f) == [30, 60, 120, 240, 480, 120]
 
 
 def adds_half(url: str, every: Sequence[str], worker: int) -> list[bool]:

@@ -23,7 +23,7 @@ import bloomredis
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 from tests.support.clusters import Cluster, Node, wait_until
-from tests.support.racing import SPAWN
+from tests.support.racing import PROCESSES
 
 Make = Callable[[Any, Any], Any]
 """A maker of a worker's filter: it is given `bloomredis` or `bloomredis.asyncio`, and a client."""
@@ -190,7 +190,7 @@ def storm(
     :param ways: how the worker in each process adds.
     """
     began, done = time.monotonic(), Counter[str]()
-    progress, total = SPAWN.Value("q", 0), items * len(ways)
+    progress, total = PROCESSES.Value("q", 0), items * len(ways)
     mischief: list[tuple[float, str, Callable[[Node], object]]] = [
         (fail_over_at, "failover", nodes.fail_over),
         (kill_at, "kill", partial(_kill, nodes)),
@@ -201,9 +201,9 @@ def storm(
         """Return where workers wait: a little behind the next mischief."""
         return int((mischief[-1][0] + 0.1) * total) if mischief else total
 
-    allowed = SPAWN.Value("q", limit())
-    connected = SPAWN.Barrier(len(ways))
-    with ProcessPoolExecutor(len(ways), SPAWN, _begin, (progress, allowed, connected)) as pool:
+    allowed = PROCESSES.Value("q", limit())
+    connected = PROCESSES.Barrier(len(ways))
+    with ProcessPoolExecutor(len(ways), PROCESSES, _begin, (progress, allowed, connected)) as pool:
         work = [
             pool.submit(_work, make, nodes.at, items=items, batch=batch, seed=seed, way=way)
             for seed, way in enumerate(ways)

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import bloomredis
 
-ITEMS: Final = range(1500)
-ABSENT: Final = range(10_000, 12_000)
+ITEMS: Final = range(600)
+ABSENT: Final = range(10_000, 10_800)
 
 KINDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "blocked": ("BloomFilter", {"capacity": 20_000, "error_rate": 0.01}),
-    "classic": ("BloomFilter", {"capacity": 2_000, "error_rate": 0.01, "layout": "classic", "ttl": 500}),
-    "counting": ("CountingBloomFilter", {"capacity": 2_000, "error_rate": 0.01}),
-    "scaling": ("ScalingBloomFilter", {"capacity": 500, "error_rate": 0.01, "ttl": 500}),
-    "rotating": ("RotatingBloomFilter", {"capacity": 2_000, "error_rate": 0.01, "window": 500}),
-    "sharded": ("ShardedBloomFilter", {"capacity": 5_000, "error_rate": 0.01, "shards": 4, "ttl": 500}),
+    "classic": ("BloomFilter", {"capacity": 800, "error_rate": 0.01, "layout": "classic", "ttl": 500}),
+    "counting": ("CountingBloomFilter", {"capacity": 800, "error_rate": 0.01}),
+    "scaling": ("ScalingBloomFilter", {"capacity": 200, "error_rate": 0.01, "ttl": 500}),
+    "rotating": ("RotatingBloomFilter", {"capacity": 800, "error_rate": 0.01, "window": 500}),
+    "sharded": ("ShardedBloomFilter", {"capacity": 2_000, "error_rate": 0.01, "shards": 4, "ttl": 500}),
 }
 """Classes and parameters, by a name for test ids."""
 

@@ -72,7 +72,7 @@ def test_nothing_is_made_without_memory(admin: redis.Redis, kind: str) -> None:
 def test_no_layer_is_begun_without_memory(admin: redis.Redis, kind: str) -> None:
     """The item is refused, the filter as it was; with memory the same call is answered."""
     f = KINDS[kind](admin)
-    item = next(item for item in ITEMS if f.add(item) and layer_is_full(f))
+    item = fill(f)
     before, used = stored(admin), admin.info("memory")["used_memory"]
     with out_of_memory(admin):
         for _ in range(3):
@@ -85,8 +85,13 @@ def test_no_layer_is_begun_without_memory(admin: redis.Redis, kind: str) -> None
     assert f.add("x")
 
 
+def fill(f: Any) -> str:
+    """Add items until the next new one begins a layer; return the last of them."""
+    f.add_many(ITEMS[:98])
+    return next(item for item in ITEMS[98:] if f.add(item) and layer_is_full(f))
+
+
 def layer_is_full(f: Any) -> bool:
-    """Return whether the next new item begins a layer."""
     newest = f.info().layers[0]
     return bool(newest.count == newest.capacity)
 
@@ -128,7 +133,7 @@ def test_a_missing_right_changes_nothing(server: Server, admin: redis.Redis, kin
     for right in RIGHTS:
         admin.flushall()
         f = KINDS[kind](admin)
-        next(item for item in ITEMS if f.add(item) and layer_is_full(f))
+        fill(f)
         before = stored(admin)
         with without(server, right) as client:
             refusal = refusal_of(lambda: CALLS[verb](KINDS[kind](client)))

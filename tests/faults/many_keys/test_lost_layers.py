@@ -24,6 +24,7 @@ from tests.support.losing import LosingClient
 from tests.support.proxy import LateCopy, Proxy, after, lost, passed
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
+from tests.support.sizes import sized
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
 
@@ -99,10 +100,11 @@ def test_tasks_that_meet_damage(any_client: redis.Redis, any_server: Server, kin
 
 @for_each("kind", LONG)
 @for_each("objects", [1, 6])
-def test_threads_that_meet_damage(any_client: redis.Redis, kind: str, objects: int) -> None:
+@sized("rounds", make_test=2, make_test_all=5)
+def test_threads_that_meet_damage(any_client: redis.Redis, kind: str, objects: int, rounds: int) -> None:
     """Each item has one winner, whether they share an object or have their own."""
     client, batch = any_client, [f"new-{number}" for number in range(40)]
-    for _ in range(5):
+    for _ in range(rounds):
         client.flushall()
         filters = [CLASSES[kind](client, "seen", on_lost="recreate", **LONG[kind]) for _ in range(objects)]
         filters[0].add_many(ITEMS)

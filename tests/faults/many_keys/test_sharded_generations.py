@@ -27,6 +27,7 @@ from tests.support.proxy import Fate, Held, Proxy, after, dropped, lost, once_ex
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server, binaries, running
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
+from tests.support.sizes import sized
 from tests.support.values import for_each
 
 NEW = [f"new-{number}" for number in range(60)]
@@ -50,9 +51,12 @@ LOSSES: dict[str, Callable[[redis.Redis], None]] = {"everything": flush, "by cle
 
 
 @pytest.mark.parametrize("empty", LOSSES.values(), ids=LOSSES)
-def test_objects_that_go_on_make_one_filter(any_server: Server, empty: Callable[[redis.Redis], None]) -> None:
+@sized("turns", make_test=3, make_test_all=8)
+def test_objects_that_go_on_make_one_filter(
+    any_server: Server, empty: Callable[[redis.Redis], None], turns: int
+) -> None:
     """Of eight objects that knew what was emptied one is told that an item is new."""
-    for turn in range(8):
+    for turn in range(turns):
         any_server.client().flushall()
         filters = [
             ShardedBloomFilter(any_server.client(), "seen", on_lost="recreate", **OPTIONS) for _ in range(8)

@@ -89,7 +89,7 @@ def direct(server: Server) -> Iterator[redis.Redis]:
 @for_each("way", [workloads.one_by_one, workloads.in_batches])
 def test_lost_replies_lose_no_item(server: Server, way: Callable[..., list[bool]]) -> None:
     """Of a reply in ten that is lost each item is new once, and then never again."""
-    items, errors = workloads.items_of(1500), Counter[str]()
+    items, errors = workloads.items_of(600), Counter[str]()
     with losing(server.socket, 0.1) as proxy, proxy.client() as lossy:
         assert way(lossy, "seen", items, errors) == [True] * len(items)
         assert proxy.lost > 1

@@ -15,8 +15,8 @@ from bloomredis.drivers.aio import heeded
 from tests.support.proxy import Held, Proxy, passed
 from tests.support.values import for_each
 
-SIZE: dict[str, Any] = {"capacity": 10_000_000, "error_rate": 1e-6}
-ITEMS = [f"{i}" for i in range(5000)]
+SIZE: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-6}
+ITEMS = [f"{i}" for i in range(2500)]
 
 Filter = Any
 Scene = Callable[[Filter], Coroutine[Any, Any, None]]

@@ -69,7 +69,7 @@ def test_a_signal_handler_raises_in_a_batch(any_proxy: Proxy, kind: type[BaseExc
     """Every item of it is new when the whole batch is asked again, answered before or not."""
     f = BloomFilter(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
-    items = [f"{i}" for i in range(3000)]
+    items = [f"{i}" for i in range(2000)]
     with interrupting(kind) as fate:
         any_proxy.plan("add", *[passed] * (script - 1), fate)
         told: list[bool] = []

@@ -25,6 +25,7 @@ from tests.support.background import PATIENCE, outcome, started
 from tests.support.clock import Clock
 from tests.support.proxy import Held, Proxy, after, lost, once_executed, passed
 from tests.support.servers import Server
+from tests.support.sizes import sized
 from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6}
@@ -314,7 +315,8 @@ def test_a_call_that_opens_the_filter_during_a_clear(any_proxy: Proxy) -> None:
     assert f.contains_many(["x", "y"]) == [False, True]
 
 
-def test_a_clear_fails_no_call_of_many_threads(any_proxy: Proxy) -> None:
+@sized("count", make_test=40, make_test_all=100)
+def test_a_clear_fails_no_call_of_many_threads(any_proxy: Proxy, count: int) -> None:
     """Of threads that share calls while one clears the filter again and again, none gets an error."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     f.add("warm")
@@ -327,13 +329,13 @@ def test_a_clear_fails_no_call_of_many_threads(any_proxy: Proxy) -> None:
     clearing = started(clear)
 
     def add(worker: int) -> list[bool]:
-        return [f.add(f"{worker}/{i}") for i in range(100)]
+        return [f.add(f"{worker}/{i}") for i in range(count)]
 
     adding = [started(partial(add, worker)) for worker in range(6)]
     told = [outcome(each) for each in adding]
     stop.set()
     clearing.result(PATIENCE)
-    assert told == [[True] * 100] * 6
+    assert told == [[True] * count] * 6
 
 
 def test_a_clear_by_a_task_fails_no_other_call(any_proxy: Proxy) -> None:

@@ -130,7 +130,7 @@ def add_all_until_answered(f: BloomFilter, items: Sequence[str]) -> list[bool]:
 
 
 @pytest.mark.parametrize("layout", ["blocked", "classic"])
-@sized("times", make_test=60, make_test_all=1200)
+@sized("times", make_test=15, make_test_all=1200)
 def test_every_item_is_new_once(server: Server, proxy: Proxy, layout: str, times: int) -> None:
     """Single items and batches by six threads, over lost, dropped and late calls; the count is exact."""
     seed = random.randrange(1_000_000)

@@ -30,6 +30,7 @@ from tests.support.keys import forget_receipts
 from tests.support.losing import LosingClient
 from tests.support.proxy import Proxy, once_executed, passed
 from tests.support.servers import Server
+from tests.support.sizes import long
 from tests.support.values import for_each
 
 SIZE: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-9}
@@ -58,7 +59,7 @@ def test_a_batch_that_is_interrupted(any_server: Server, made: Callable[..., Any
         f = made(interrupted, "seen", **SIZE)
         f.add("warm")
         for at in (1, 2, 5, 9):
-            items = [f"{at} {i}" for i in range(5000)]
+            items = [f"{at} {i}" for i in range(3000)]
             interrupted.at = at
             with pytest.raises(KeyboardInterrupt):
                 f.add_many(items)
@@ -258,7 +259,7 @@ def test_a_token_older_than_its_reader(any_server: Server) -> None:
                 BloomFilter(client, "seen", **SIZE).add("x", token=old)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *map(long, range(2, 6))])
 @pytest.mark.parametrize(
     ("made", "options"),
     [

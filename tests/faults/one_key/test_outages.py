@@ -40,7 +40,7 @@ def _rest(f: BloomFilter, rest: Sequence[str]) -> list[bool]:
 
 
 @pytest.mark.parametrize("last", [lost, dropped])
-@sized("count", make_test=20_000, make_test_all=65_536)
+@sized("count", make_test=12_000, make_test_all=65_536)
 def test_batches_of_many_threads_over_an_outage(
     any_proxy: Proxy, clock: Clock, count: int, last: Fate
 ) -> None:
@@ -66,7 +66,7 @@ def test_batches_of_many_threads_over_an_outage(
 
 
 @pytest.mark.parametrize("last", [lost, dropped])
-@sized("count", make_test=20_000, make_test_all=65_536)
+@sized("count", make_test=12_000, make_test_all=65_536)
 def test_a_batch_over_a_long_outage(
     any_proxy: Proxy, clock: Clock, bloom: Any, count: int, last: Fate
 ) -> None:
@@ -83,11 +83,12 @@ def test_a_batch_over_a_long_outage(
     assert f.info().count == count + 1
 
 
-def test_a_batch_over_many_outages(any_proxy: Proxy, bloom: Any) -> None:
+@sized("count", make_test=10_000, make_test_all=20_000)
+def test_a_batch_over_many_outages(any_proxy: Proxy, bloom: Any, count: int) -> None:
     """Every tenth call is lost, and every tenth never arrives."""
     f = bloom(any_proxy.client(), "seen", **SIZE)
     f.add("warm")
-    rest: Sequence[str] = [f"{i}" for i in range(20_000)]
+    rest: Sequence[str] = [f"{i}" for i in range(count)]
     any_proxy.plan("add", *([passed] * 4 + [lost] + [passed] * 4 + [dropped]) * 100)
     told: list[bool] = []
     interruptions = 0
@@ -98,5 +99,5 @@ def test_a_batch_over_many_outages(any_proxy: Proxy, bloom: Any) -> None:
             answers, rest = error.results, error.rest
             interruptions += 1
         told += answers
-    assert told == [True] * 20_000
+    assert told == [True] * count
     assert interruptions > 3

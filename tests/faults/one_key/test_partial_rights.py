@@ -25,7 +25,7 @@ SENDING = {"+eval", "+evalsha"}
 """Rights that a client needs to call a script at all."""
 
 RIGHTS = [word for word in acl_rule() if word.startswith("+") and word not in SENDING]
-ITEMS = [f"{i}" for i in range(500)]
+ITEMS = [f"{i}" for i in range(200)]
 
 
 @contextmanager
