@@ -37,7 +37,7 @@ class Weather:
     """A fate that loses, drops and delays script calls, as a seed decides."""
 
     def __init__(self, seed: int, shares: dict[str, float]) -> None:
-        self.happened: Counter[str] = Counter()
+        self.happened = Counter(dict.fromkeys(shares, 0))
         self._dice = random.Random(seed)
         self._shares = shares
         self._late = 0
@@ -130,7 +130,7 @@ def add_all_until_answered(f: BloomFilter, items: Sequence[str]) -> list[bool]:
 
 
 @pytest.mark.parametrize("layout", ["blocked", "classic"])
-@sized("times", make_test=15, make_test_all=1200)
+@sized("times", make_test=30, make_test_all=1200)
 def test_every_item_is_new_once(server: Server, proxy: Proxy, layout: str, times: int) -> None:
     """Single items and batches by six threads, over lost, dropped and late calls; the count is exact."""
     seed = random.randrange(1_000_000)
