@@ -6,6 +6,8 @@ CONTRIB ?= .venv-contrib
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet
 READY := $(VENV)/ready
+# Many tests start Python, which would compile the package each time.
+export PYTHONDONTWRITEBYTECODE :=
 PYTEST := BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto
 
 .PHONY: demo test test-faults test-long test-all test-contrib test-numpy test-pythons lint types docs package bench clean

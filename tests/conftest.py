@@ -8,10 +8,12 @@ With the marker `every_server`, and with `--server all`, each of them.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import fakeredis
@@ -33,6 +35,9 @@ TURNS: dict[str, Sequence[str]] = {
     "formed": OF_CLUSTERS,
 }
 """The servers that a fixture can be of, in the proportion of their turns."""
+
+importlib.metadata.version = cache(importlib.metadata.version)
+"""Each client that is made asks for the version of redis-py, which reads a file."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

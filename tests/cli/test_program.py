@@ -7,7 +7,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.support.commands import ENVIRONMENT, printed, run_command
+from tests.support.commands import ENVIRONMENT, printed, run_command, run_process
 from tests.support.values import for_each
 
 
@@ -32,7 +32,7 @@ def test_demo_by_python_m() -> None:
 
 def test_completion(tmp_path: Path) -> None:
     """--install-completion writes what the shell needs into its start-up files."""
-    done = run_command(
+    done = run_process(
         *("--install-completion", "bash"),
         HOME=str(tmp_path),
         _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1",

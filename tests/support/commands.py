@@ -14,8 +14,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import cache
 from typing import IO, Any
 from unittest import mock
+
+import typer.main
 
 from bloomredis.cli import main
 from bloomredis.cli.stopping import SIGNALS
@@ -27,6 +30,9 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "BLO
 }
 Completed = subprocess.CompletedProcess[bytes]
 
+_get_command = cache(typer.main.get_command)
+"""Reads the signatures of all commands, which a process does once."""
+
 
 def run_command(*arguments: object, data: bytes = b"", **environment: str) -> Completed:
     """Run the command to its end in this process, with pipes for its streams as in a process of its own."""
@@ -35,6 +41,7 @@ def run_command(*arguments: object, data: bytes = b"", **environment: str) -> Co
         ThreadPoolExecutor(3) as pool,
         _streams(pool, data) as (streams, printed),
         mock.patch.multiple(sys, **streams, argv=command),
+        mock.patch.object(typer.main, "get_command", _get_command),
         mock.patch.dict(os.environ, ENVIRONMENT | environment, clear=True),
         _handlers_restored(),
     ):
