@@ -8,6 +8,8 @@ INSTALL := $(BIN)/python -m pip install --quiet
 READY := $(VENV)/ready
 # Many tests start Python, which would compile the package each time.
 export PYTHONDONTWRITEBYTECODE :=
+# Threads of numpy's that wait busily take a processor from the tests.
+export OPENBLAS_NUM_THREADS := 1
 PYTEST := BLOOMREDIS_CLIENTS=required $(BIN)/pytest --numprocesses auto
 
 .PHONY: demo test test-faults test-long test-all test-contrib test-numpy test-pythons lint types docs package bench clean

@@ -8,6 +8,7 @@ With the marker `every_server`, and with `--server all`, each of them.
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import os
 import random
@@ -110,6 +111,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if turn != items:
         config.hook.pytest_deselected(items=[item for item in items if item not in turn])
         items[:] = turn
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector of garbage the tests themselves, which took it a tenth of the run."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
