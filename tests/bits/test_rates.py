@@ -178,4 +178,4 @@ def test_the_rate_of_several_blocks(digests: Callable[[int], Sequence[str]]) -> 
     bits = Bits(layout)
     bits.add_many(digests(100_000))
     theory = blocked_sizing.expected_error_rate(100_000, layout)
-    assert 0.9 <= found(bits, digests, 10_000_000) / 10_000_000 / theory <= 1.1
+    assert 0.9 <= found(bits, digests, 5_000_000) / 5_000_000 / theory <= 1.1
