@@ -18,6 +18,8 @@ from bloomredis.bits.sizing import RULES
 
 IDENTITY_BYTES: Final = 56
 """All but the count: a script compares them before it touches a bit."""
+GENERATION: Final = slice(40, 48)
+"""Where the generation is, in this format and in those to come."""
 
 _MAGIC: Final = b"bloomr"
 _VERSION: Final = 1

@@ -83,6 +83,8 @@ class LayerRecord:
         began = tuple(time for (time,) in _TIME.iter_unpack(data[HEADER_BYTES + cls.tail.size :]))
         if not 0 < len(began) <= newest + 1:
             raise ValueError(f"it has {len(began)} layers, of which the newest is number {newest}")
+        if not cls.shared and newest >= MAX_LAYERS:
+            raise ValueError(f"it has a layer with number {newest}, and {MAX_LAYERS} are the most possible")
         fields: dict[str, Any] = dict(zip(cls.own, own, strict=True))
         record = cls(head=head, newest=newest, began=began, **fields)
         record.check()

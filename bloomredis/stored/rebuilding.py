@@ -30,7 +30,7 @@ from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
 from bloomredis.stored.handle import Handle
-from bloomredis.stored.header import REBUILT, TAG_BYTES, Header
+from bloomredis.stored.header import GENERATION, IDENTITY_BYTES, REBUILT, TAG_BYTES, Header
 from bloomredis.stored.single import StoredFilter
 
 _BEGIN, _END, _ABANDON, _DESCRIBE = map(
@@ -79,18 +79,34 @@ class StoredRebuildable(StoredFilter):
         if successor is not None:
             return Rebuild(head, successor)
         # Its maker died, and it has expired; or it has just been put in the filter's place.
-        yield from self._run(_ABANDON, [head.identity, b"", os.urandom(TAG_BYTES)])
+        yield from self._abandon(head, b"")
         return None
 
     def _find_successor(self, head: Header) -> Op[Header | None]:
-        """Return the header of the successor, None if it has vanished."""
+        """Return the header of the successor, None if it has vanished; one that was cut is deleted."""
+        data, size = yield from self._read_successor(head)
+        if not data:
+            return None
+        try:
+            successor = header.parse(data)
+        except ValueError as error:
+            raise FilterMismatchError(
+                f"{self.name!r} is being rebuilt, and what shall take its place was made by a later release, "
+                f"or is damaged: {error}; clear() and delete() end the rebuild"
+            ) from None
+        if size == successor.size_bytes:
+            return successor
+        yield from self._abandon(head, data)
+        return None
+
+    def _read_successor(self, head: Header) -> Op[tuple[bytes, int]]:
+        """Return the bytes of the successor's header, whoever made it, and the length of its string."""
         try:
             text, size, _ = yield from self._call(_DESCRIBE, [], keys=[self.successor_key])
-            successor = header.parse(unhex(text))
-        except (FilterNotFoundError, FilterMismatchError, ValueError):
-            return None
-        is_whole = size == successor.size_bytes
-        return successor if is_whole and successor.generation == head.generation else None
+        except (FilterNotFoundError, FilterMismatchError):
+            return b"", 0
+        data = unhex(text)
+        return (data, size) if data[GENERATION] == head.generation else (b"", 0)
 
     def _accept(self, head: Header | Rebuild) -> Handle:
         if not isinstance(head, Rebuild):
@@ -201,15 +217,20 @@ class StoredRebuildable(StoredFilter):
 
     def abandon_rebuild(self, begun: Rebuild) -> Op[None]:
         """Let the filter go on as it was, and delete the successor."""
-        identities = begun.filter.identity, begun.successor.identity
-        yield from self._run(_ABANDON, [*identities, os.urandom(TAG_BYTES)])
+        yield from self._abandon(begun.filter, begun.successor.pack())
         self._unsettled = b""
 
     def _replaced(self, found: Header) -> Op[None]:
         if found.is_being_rebuilt:
-            successor = yield from self._find_successor(found)
-            if successor is not None:
-                yield from self.abandon_rebuild(Rebuild(found, successor))
+            data, _ = yield from self._read_successor(found)
+            if data:
+                yield from self._abandon(found, data)
+                self._unsettled = b""
+
+    def _abandon(self, head: Header, successor: bytes) -> Op[None]:
+        """End a rebuild, and delete the successor with this header; b"" if it has vanished."""
+        identities = head.identity, successor[:IDENTITY_BYTES]
+        yield from self._run(_ABANDON, [*identities, os.urandom(TAG_BYTES)])
 
     def _run(self, script: scripts.Script, arguments: list[Any]) -> Op[Any]:
         return self._as_known(script, [self.key, self.successor_key], arguments)

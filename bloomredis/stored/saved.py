@@ -18,7 +18,7 @@ from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import BloomError
 from bloomredis.stored import header, shard_record
 from bloomredis.stored.header import COUNTING, FILTER, KINDS, Header
-from bloomredis.stored.layer_record import MAX_LAYERS, LayerRecord, RotatingRecord, ScalingRecord
+from bloomredis.stored.layer_record import LayerRecord, RotatingRecord, ScalingRecord
 from bloomredis.stored.shard_record import ShardRecord
 
 _MAGIC: Final = b"bloomf"
@@ -203,10 +203,6 @@ def _part(entry: bytes) -> Part:
 
 
 def _check_layers(record: LayerRecord, parts: tuple[Part, ...]) -> None:
-    if not record.shared and record.newest >= MAX_LAYERS:
-        raise ValueError(
-            f"it has a layer with number {record.newest}, and {MAX_LAYERS} are the most possible"
-        )
     if [part.number for part in parts] != list(record.numbers):
         raise ValueError(f"it has layers {[part.number for part in parts]}, its record {record.numbers}")
     for part, began in zip(parts, reversed(record.began), strict=True):

@@ -65,6 +65,8 @@ def test_the_roots_of_the_format(vector: dict[str, Any]) -> None:
         (64, 0xFF, "tightening_ratio"),
         (79, 0, "expansion 0"),
         (87, 0, "3 layers, of which the newest is number 0"),
+        (87, 255, "number 255, and 255 are the most possible"),
+        (80, 1, "number 72057594037927938, and 255"),
     ],
 )
 def test_a_damaged_root_is_refused(at: int, byte: int, complaint: str) -> None:

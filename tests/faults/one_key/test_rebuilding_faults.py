@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import redis
 
-from bloomredis import BloomFilter, ConnectionFailedError, FilterLostError, OutcomeUnknownError
+from bloomredis import (
+    BloomFilter,
+    ConnectionFailedError,
+    FilterLostError,
+    FilterMismatchError,
+    OutcomeUnknownError,
+)
 from bloomredis.protocol import scripts
 from tests.support.proxy import Proxy, dropped, lost, once_executed, passed
+from tests.support.values import for_each
 
 OLD: Any = {"capacity": 1000, "error_rate": 0.01}
 ENDED = (None, None, None)
@@ -96,16 +104,43 @@ def test_who_has_the_new_parameters_sees_no_loss(any_client: redis.Redis, bloom:
     assert deployed.add("new")
 
 
-def test_a_successor_that_was_cut_has_vanished(any_client: redis.Redis, bloom: Any) -> None:
+@for_each("size", [100, 64])
+def test_a_successor_that_was_cut_has_vanished(any_client: redis.Redis, bloom: Any, size: int) -> None:
     """Who meets it goes on with the filter alone."""
     seen = BloomFilter(any_client, "seen", **OLD)
     seen.add("old")
-    seen.rebuild(capacity=5000).__enter__()
-    whole = any_client.getrange("{seen}:successor", 0, 99)
-    any_client.set("{seen}:successor", whole)
+    rebuild = seen.rebuild(capacity=5000)
+    rebuild.__enter__()
+    any_client.set("{seen}:successor", any_client.getrange("{seen}:successor", 0, size - 1))
     other = bloom(any_client, "seen", **OLD)
     assert not other.add("old")
     assert other.add("new")
+    with pytest.raises(FilterLostError):
+        rebuild.__exit__(None, None, None)
+    assert not any_client.exists("{seen}:successor")
+
+
+UNREADABLE = {"a later layout": (7, 9), "a later version": (6, 2), "a size": (16, 128), "no hashes": (8, 0)}
+
+
+@pytest.mark.parametrize("end", ["clear", "delete"])
+@for_each("damage", UNREADABLE)
+def test_a_successor_that_cannot_be_read(any_client: redis.Redis, bloom: Any, end: str, damage: str) -> None:
+    """An error, to old objects and new ones, until the filter is cleared or deleted; nobody loops."""
+    at, byte = UNREADABLE[damage]
+    seen = bloom(any_client, "seen", **OLD)
+    seen.add("old")
+    rebuild = BloomFilter(any_client, "seen", **OLD).rebuild(capacity=5000)
+    rebuild.__enter__()
+    any_client.setrange("{seen}:successor", at, bytes([byte]))
+    asks = (seen, bloom(any_client, "seen", **OLD))
+    for ask in (*(partial(f.add, "new") for f in asks), lambda: bloom.open(any_client, "seen")):
+        with pytest.raises(FilterMismatchError, match=r"later release, or is damaged.* clear\(\) and delete"):
+            ask()
+    getattr(seen, end)()
+    assert not any_client.exists("{seen}:successor")
+    assert seen.add("old")
+    rebuild.__exit__(*FAILED)
 
 
 def _rebuilt(seen: Any) -> None:
