@@ -33,7 +33,8 @@ end
 -- Whether a filter, described by BF.INFO, takes so many new items: it grows, or has room for them.
 local function has_room(about, count)
   for i = 1, #about, 2 do
-    if about[i] == 'Expansion rate' and about[i + 1] then
+    local name = about[i].ok or about[i]  -- a status reply, by what the server's version sends
+    if name == 'Expansion rate' and about[i + 1] then
       return true
     end
   end

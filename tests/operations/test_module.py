@@ -215,6 +215,24 @@ def test_a_fixed_filter_refuses_what_does_not_fit(bloom: Any, module_client: red
     assert not f.contains("one more")
 
 
+def test_claims_make_it_grow(bloom: Any, module_client: redis.Redis) -> None:
+    """A commit beyond the capacity is no error, where an add is none."""
+    f = make(bloom, module_client, capacity=20)
+    for number in range(50):
+        bloom.wait(f.claim(number).commit())
+    assert f.info().count == 50
+    assert f.contains_many(range(50)) == [True] * 50
+
+
+def test_a_growing_filter_without_room_for_markers(bloom: Any, module_client: redis.Redis) -> None:
+    """It grows for them, however full it was."""
+    for count in range(0, 61, 4):
+        reserve(module_client, "seen", 60)
+        for number in range(count):
+            module_client.execute_command("BF.ADD", "seen", f"theirs {number}")  # type: ignore[no-untyped-call]
+        assert bloom.open(module_client, "seen").add("ours")
+
+
 def test_a_fixed_filter_without_room_for_markers(bloom: Any, module_client: redis.Redis) -> None:
     """It is left as it was."""
     reserve(module_client, "seen", 10, "NONSCALING")
