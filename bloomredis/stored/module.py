@@ -24,7 +24,13 @@ from bloomredis.bits.module_items import (
     marking,
     packed,
 )
-from bloomredis.errors import BloomError, FilterFullError, FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import (
+    BloomError,
+    FilterFullError,
+    FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
+)
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, send
 from bloomredis.protocol.replies import Refusal
@@ -232,22 +238,17 @@ class StoredModule(Versioned):
 
     def current(self) -> Op[list[Description]]:
         """Describe each bitmap of the filter, the newest first; a loss is noticed."""
-        handle = yield from self.acquire()
+        return self._watched(self._compared)
+
+    def _compared(self, handle: Handle) -> Op[list[Description]]:
         counted = self._count  # by replies that came before this call is sent
-        try:
-            found = yield from self._look()
-            if found.generation != handle.generation:
-                what = self.loss(replies.CHANGED)
-            elif found.head.count < counted:
-                what = f"{self.name!r} was replaced by an older copy: it had counted {counted} items"
-            else:
-                self._count = max(self._count, found.head.count)
-                return found.described(self.key)
-        except (FilterNotFoundError, FilterMismatchError) as error:
-            what = str(error)
-        self.lose(what, handle)
-        yield from self.acquire()
-        return (yield from self._look()).described(self.key)
+        found = yield from self._look()
+        if found.generation != handle.generation:
+            raise FilterLostError(self.loss(replies.CHANGED))
+        if found.head.count < counted:
+            raise FilterLostError(self.older(counted))
+        self._count = max(self._count, found.head.count)
+        return found.described(self.key)
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""

@@ -96,17 +96,14 @@ class StoredShards(RecordTable):
 
     def refreshed(self) -> Op[Found]:
         """Read the record; a loss is noticed."""
-        handle = yield from self.acquire()
-        try:
-            found = yield from self._ask(0)
-            if found.record.head.identity == handle.identity:
-                self._table = found.table
-                return found
-            what = self.loss(replies.CHANGED)
-        except (FilterNotFoundError, FilterMismatchError) as error:
-            what = str(error)
-        yield from self._reopen(what, handle)
-        return (yield from self._ask(0))
+        return self._watched(self._same_record)
+
+    def _same_record(self, handle: Handle) -> Op[Found]:
+        found = yield from self._ask(0)
+        if found.record.head.identity != handle.identity:
+            raise FilterLostError(self.loss(replies.CHANGED))
+        self._table = found.table
+        return found
 
     def current(self) -> Op[list[Description]]:
         found = yield from self.refreshed()

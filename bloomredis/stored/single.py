@@ -9,7 +9,7 @@ from typing import Any
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits import limits
-from bloomredis.errors import FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, send
 from bloomredis.protocol.replies import Refusal, unhex
@@ -60,26 +60,19 @@ class StoredFilter(Versioned):
 
     def current(self) -> Op[list[Description]]:
         """Describe the filter; a loss is noticed."""
-        handle = yield from self.acquire()
+        return self._watched(self._compared)
+
+    def _compared(self, handle: Handle) -> Op[list[Description] | None]:
         counted = self._count  # by replies that came before this call is sent
-        try:
-            found = yield from self.describe()
-            if not handle.identity.startswith(found.header.identity):
-                if (yield from self._follow(handle)):
-                    return (yield from self.current())
-                what = self.loss(replies.CHANGED)
-            elif self._kind == header.FILTER and found.header.count < counted:
-                what = f"{self.name!r} was replaced by an older copy: it had counted {counted} items"
-            else:
-                self._count = max(self._count, found.header.count)
-                return [found]
-        except (FilterNotFoundError, FilterMismatchError) as error:
-            what = str(error)
-        if self.handle is not handle:  # another call has dealt with it meanwhile
-            return (yield from self.current())
-        self.lose(what, handle)
-        yield from self.acquire()
-        return [(yield from self.describe())]
+        found = yield from self.describe()
+        if not handle.identity.startswith(found.header.identity):
+            if (yield from self._follow(handle)):
+                return None
+            raise FilterLostError(self.loss(replies.CHANGED))
+        if self._kind == header.FILTER and found.header.count < counted:
+            raise FilterLostError(self.older(counted))
+        self._count = max(self._count, found.header.count)
+        return [found]
 
     def _follow(self, handle: Handle) -> Op[bool]:  # noqa: ARG002 - it cannot be rebuilt
         """Go on with what continues the filter of a handle; False if nothing does."""

@@ -9,7 +9,7 @@ from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from bloomredis.arguments import OnLost
-from bloomredis.errors import FilterLostError, FilterMismatchError, OutcomeUnknownError
+from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.replies import Refusal, Unconfirmed
@@ -125,6 +125,27 @@ class Versioned(Stored):
                 raise self.explained(refusal) from refusal
             return None
 
+    def _watched(self, look: Callable[[Handle], Op[T | None]]) -> Op[T]:
+        """Look at what is stored, beside a known handle; a loss is noticed.
+
+        :param look: returns None if it is to look again, and raises `FilterLostError` for another filter.
+        """
+        while True:
+            handle = yield from self.acquire()
+            try:
+                found = yield from look(handle)
+            except (FilterNotFoundError, FilterMismatchError, FilterLostError) as error:
+                if self.handle is handle:  # else another call has dealt with it meanwhile
+                    yield from self._reopen(str(error), handle)
+            else:
+                if found is not None:
+                    return found
+
+    def _reopen(self, what: str, handle: Handle) -> Op[None]:
+        """Notice a loss, once a handle."""
+        self.lose(what, handle)
+        yield from ()  # a generator, as in other kinds
+
     def _check_lost(self) -> None:
         if self._lost and self.under_way.told_by != get_ident():
             raise FilterLostError(self._lost)
@@ -166,12 +187,15 @@ class Versioned(Stored):
         _log.warning("%s; going on with what is there now, or a new one", message)
 
     def _recover_loss(self, refusal: Refusal, handle: Handle) -> Op[None]:
-        self.lose(self.loss(refusal.word), handle)
-        yield from ()  # a generator, as the other recoveries are
+        return self._reopen(self.loss(refusal.word), handle)
 
     def loss(self, word: str) -> str:
         """Say what a script's refusal means for a filter that was in use."""
         return _LOSSES[word].format(self.name)
+
+    def older(self, counted: int) -> str:
+        """Say what a count means that is smaller than one that was seen."""
+        return f"{self.name!r} was replaced by an older copy: it had counted {counted} items"
 
     RECOVERY = dict.fromkeys(_LOSSES, _recover_loss)
 

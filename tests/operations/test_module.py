@@ -217,7 +217,7 @@ def test_a_fixed_filter_refuses_what_does_not_fit(bloom: Any, module_client: red
 
 def test_claims_make_it_grow(bloom: Any, module_client: redis.Redis) -> None:
     """A commit beyond the capacity is no error, where an add is none."""
-    f = make(bloom, module_client, capacity=20)
+    f = make(bloom, module_client, capacity=20, error_rate=1e-6)
     for number in range(50):
         bloom.wait(f.claim(number).commit())
     assert f.info().count == 50

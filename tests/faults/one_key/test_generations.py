@@ -23,6 +23,8 @@ from bloomredis import (
 )
 from tests.support.background import PATIENCE, outcome, started
 from tests.support.clock import Clock
+from tests.support.losing import LosingClient
+from tests.support.modules import needs_module
 from tests.support.proxy import Held, Proxy, after, lost, once_executed, passed
 from tests.support.servers import Server
 from tests.support.sizes import sized
@@ -293,6 +295,44 @@ def test_a_clear_of_the_same_object_fails_no_other_call(
     assert all(outcome(slow))
     assert f.add("z")
     assert f.contains("x") == (arrives == "after the clear")
+
+
+class Beside(LosingClient):
+    """A client beside whose next command something else happens."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        super().__init__(client)
+        self.first: Callable[[], object] | None = None
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        first, self.first = self.first, None
+        if first is not None:
+            first()
+        return super().execute_command(*command, **options)
+
+
+INFORMED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "blocked": (BloomFilter, {}),
+    "counting": (CountingBloomFilter, {}),
+    "scaling": (bloomredis.ScalingBloomFilter, {}),
+    "rotating": (bloomredis.RotatingBloomFilter, {"window": 60}),
+    "sharded": (bloomredis.ShardedBloomFilter, {}),
+    "module": (BloomFilter, {"layout": "module"}),
+}
+
+
+@for_each("kind", INFORMED)
+def test_info_beside_a_clear_of_the_same_object(any_client: redis.Redis, kind: str) -> None:
+    """It tells of the empty filter, and loses nothing."""
+    if kind == "module":
+        needs_module(any_client)
+    made, options = INFORMED[kind]
+    client: Any = Beside(any_client)
+    f: Any = made(client, "seen", **SIZE, **options)
+    f.add("a")
+    client.first = f.clear
+    assert f.info().count == 0
+    assert f.add("a")
 
 
 def test_a_call_that_opens_the_filter_during_a_clear(any_proxy: Proxy) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -133,8 +134,9 @@ def test_a_successor_that_cannot_be_read(any_client: redis.Redis, bloom: Any, en
     rebuild = BloomFilter(any_client, "seen", **OLD).rebuild(capacity=5000)
     rebuild.__enter__()
     any_client.setrange("{seen}:successor", at, bytes([byte]))
-    asks = (seen, bloom(any_client, "seen", **OLD))
-    for ask in (*(partial(f.add, "new") for f in asks), lambda: bloom.open(any_client, "seen")):
+    asks: list[Callable[[], object]] = [partial(bloom.open, any_client, "seen")]
+    asks += [partial(f.add, "new") for f in (seen, bloom(any_client, "seen", **OLD))]
+    for ask in asks:
         with pytest.raises(FilterMismatchError, match=r"later release, or is damaged.* clear\(\) and delete"):
             ask()
     getattr(seen, end)()
