@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -180,6 +181,7 @@ class StoredRebuildable(StoredFilter):
             reply = yield from self._run(
                 _BEGIN, [found.header.identity, new.pack(), timeout, int(take_over), left]
             )
+        yield from self._keep_up()
         return Rebuild(*(header.parse(unhex(text)) for text in reply))
 
     @staticmethod
@@ -214,11 +216,19 @@ class StoredRebuildable(StoredFilter):
             yield from self.abandon_rebuild(begun)
             raise FilterLostError(f"{what} while it was being rebuilt; rebuild it again") from None
         self._unsettled = b""
+        yield from self._keep_up()
+
+    def _keep_up(self) -> Op[None]:
+        """Let calls that this object queues be about the filter as it is now; others find out themselves."""
+        if self.handle is not None:
+            with suppress(BloomError):
+                yield from self._follow(self.handle)
 
     def abandon_rebuild(self, begun: Rebuild) -> Op[None]:
         """Let the filter go on as it was, and delete the successor."""
         yield from self._abandon(begun.filter, begun.successor.pack())
         self._unsettled = b""
+        yield from self._keep_up()
 
     def _replaced(self, found: Header) -> Op[None]:
         if found.is_being_rebuilt:

@@ -261,6 +261,25 @@ def test_queued_calls(client: redis.Redis) -> None:
     assert not other.add("x")
 
 
+@pytest.mark.parametrize("end", [ENDED, FAILED])
+def test_who_rebuilds_queues_calls_at_once(client: redis.Redis, end: Any) -> None:
+    """Its object needs no other call first, neither while it rebuilds nor afterwards."""
+    seen = BloomFilter(client, "seen", **OLD)
+    seen.add("x")
+
+    def queued(item: str) -> Any:
+        with client.pipeline(transaction=False) as pipe:
+            seen.queue_add(pipe, item)
+            return pipe.execute()
+
+    rebuild = seen.rebuild()
+    rebuild.__enter__()
+    assert queued("meanwhile") == [1]
+    rebuild.__exit__(*end)
+    assert queued("y") == [1]
+    assert not seen.add("y")
+
+
 def test_a_copy_of_what_is_being_rebuilt(client: redis.Redis) -> None:
     """A snapshot has the bits of the filter, and later those of the successor."""
     seen = BloomFilter(client, "seen", **OLD)
