@@ -20,6 +20,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,20 @@ class Home:
     def link(self) -> Path:
         """A symbolic link to the socket, which is elsewhere: a socket's path is limited to some 100 bytes."""
         return self.path / "server.socket"
+
+    def check_owner(self) -> None:
+        """Raise `PermissionError` if another user could put links and sockets into the directory."""
+        found = self.path.stat()
+        if found.st_uid != os.geteuid():
+            raise PermissionError(
+                f"{self.path} belongs to user {found.st_uid}, not to {os.geteuid()}, who would trust what "
+                "is in it; give a directory of your own"
+            )
+        if found.st_mode & stat.S_IWOTH:
+            raise PermissionError(
+                f"{self.path} has mode {stat.S_IMODE(found.st_mode):o}: everybody can write to it; "
+                "make it 700"
+            )
 
     def lock(self, name: str, how: int) -> IO[bytes] | None:
         """Return an open file that holds the lock; None if others hold it or the home is removed."""
@@ -117,6 +132,7 @@ def join(directory: Path | None, command: list[str]) -> tuple[str, IO[bytes]]:
 def enter(home: Home) -> IO[bytes]:
     """Take the shared `users.lock`; if the server is ending, wait for its end first."""
     home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home.check_owner()
     for name in ("users.lock", "guard.lock", "server.lock"):
         (home.path / name).touch(mode=0o600)
     for _ in attempts(PATIENCE):

@@ -84,6 +84,20 @@ def test_a_server_that_does_not_start_says_why(
     assert Path(directory[1]).exists() is (url == "kept")
 
 
+def test_the_directory_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that another user owns, or that everybody can write to, is refused, and left as it was."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    kept.chmod(0o777)
+    with pytest.raises(PermissionError, match="mode 777: everybody can write to it"):
+        connect(f"embedded://{kept}")
+    kept.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: kept.stat().st_uid + 1)
+    with pytest.raises(PermissionError, match=r"belongs to user \d+, not to \d+"):
+        connect(f"embedded://{kept}")
+    assert not list(kept.iterdir())
+
+
 def test_a_server_that_cannot_be_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """A binary that is none gives an error too."""
     monkeypatch.setattr(connecting, "_binary", lambda: "/nonexistent/valkey-server")
