@@ -71,8 +71,12 @@ class OutcomeUnknownError(BloomError):
 
     ``add(item, token=error.token)`` within a minute returns the answer of the first attempt; so does
     ``add(item)`` on the same filter object, and likewise ``remove`` after a call of ``remove``.
+
+    :ivar final: True if the answer cannot be known any more, since the server has forgotten the call: a
+        loop that asks until it has an answer ends here, or does the work of an item that is perhaps done.
     """
 
+    final: bool = False
     tokens: Sequence[str | None] = ()  # of all items of the call
 
     def __init__(self, message: str, token: str | None = None) -> None:
@@ -80,7 +84,7 @@ class OutcomeUnknownError(BloomError):
         self.token = token
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (*self.args, self.token)
+        return type(self), (*self.args, self.token), {"final": self.final}
 
 
 class RefusedOutcomeUnknownError(ServerRefusedError, OutcomeUnknownError):
@@ -104,7 +108,12 @@ class BatchInterruptedError(BloomError):
     `add_many`, `contains_many` and `claim_many` have read an iterator to its end.  `update`, `dedupe` and
     `load` read it in batches: `rest` has the items of the batch, and those that were not read yet are
     still in the iterator, so go on with ``update(error.rest)`` and then ``update(iterator)``.
+
+    :ivar final: True if whether the first item of `rest` was new cannot be known any more (the cause is an
+        `OutcomeUnknownError` with the same mark): decide about it, and go on with ``error.rest[1:]``.
     """
+
+    final: bool = False
 
     def __init__(
         self, message: str, results: list[Any], rest: Sequence[Any], tokens: Sequence[str | None] = ()
@@ -116,7 +125,7 @@ class BatchInterruptedError(BloomError):
         self.answers: Any = None  # with what keeps them, for the operations that a batch is a part of
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (*self.args, self.results, self.rest, self.tokens)
+        return type(self), (*self.args, self.results, self.rest, self.tokens), {"final": self.final}
 
 
 class ClaimLostError(BloomError):

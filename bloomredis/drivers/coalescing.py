@@ -109,11 +109,13 @@ def _own_error(asked: Asked, own: list[bool], error: Exception, tokens: Sequence
         mine = _copied(error)
     elif isinstance(asked, Several):
         mine = BatchInterruptedError(str(error), own, asked.source[len(own) :], tokens)
+        mine.final = getattr(reason, "final", False) and bool(tokens)  # else of another caller
     else:
         mine = _copied(reason)
         if isinstance(mine, OutcomeUnknownError):
             mine.token = tokens[0] if tokens else None
             if mine.token is None:  # its item was not sent, or asked about for another caller
+                mine.final = False
                 shared = (
                     f"a call that shared a round trip with this one was not answered ({reason.__cause__})"
                 )

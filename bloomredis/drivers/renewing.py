@@ -23,6 +23,8 @@ from bloomredis.protocol.forks import renewed_after_fork
 LINGER: Final = 10.0
 """Seconds for which a thread without a claim waits for another one."""
 
+_FEW: Final = 100
+"""Claims that may have ended and still be kept."""
 _PER_LEASE: Final = 3
 _PER_LEASE_AFTER_A_FAILURE: Final = 12
 
@@ -54,6 +56,7 @@ class _Renewals:
         """Begin with no claim and no thread: a forked child has none of its parent's."""
         self._changed = threading.Condition()
         self._waiting: list[_Renewal] = []
+        self._most = _FEW
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         renewed_after_fork(self)
@@ -68,6 +71,10 @@ class _Renewals:
             self._changed.notify()
 
     def _put(self, due: float, claim: weakref.ref[Any], held: Held, seen: Driven) -> None:
+        if len(self._waiting) >= self._most:  # a claim that has ended need not stay until it would be due
+            self._waiting = [each for each in self._waiting if each.is_wanted]
+            heapq.heapify(self._waiting)
+            self._most = max(_FEW, 2 * len(self._waiting))
         heapq.heappush(self._waiting, _Renewal(due, next(self._numbers), claim, held, seen))
 
     def _work(self) -> None:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, Final, NoReturn
 from zlib import crc32
 
-from bloomredis.arguments import shown
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
 from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations.outcomes import Answers, is_not_executed, raise_interrupted, raise_unknown
@@ -236,12 +235,10 @@ class Membership:
                 reply = yield from self._ask_again(handle, packed, item, pending, by_token=token is not None)
                 if reply == 1:
                     return reply
-        if any(pending.until <= time.monotonic() for pending in calls):
-            raise OutcomeUnknownError(
-                f"{shown(item)} is in {self._stored.name!r}, perhaps by a call of this object that got "
-                "no reply, and whose receipt is gone by now: whether it was new cannot be known any more"
-            )
-        return reply
+            for pending in calls:
+                if pending.until <= time.monotonic():
+                    raise_unknown(self._stored.name, None, [pending.token(item)])
+            return reply
 
     def _ask_again(
         self, handle: Handle, packed: bytes, item: str | bytes, pending: Pending, *, by_token: bool = False

@@ -22,6 +22,10 @@ PASSING: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 
 _ADVICE: Final = "ask again with the token of this error"
 _ADVICE_WITHOUT: Final = "a second call on the same object answers as this one would have"
+_FORGOTTEN: Final = (
+    "the item is in {!r}, perhaps by a call that got no reply, and whose receipt is gone: whether it was new "
+    "cannot be known any more, however often it is asked (error.final)"
+)
 
 
 class Answers(list[bool]):
@@ -51,11 +55,17 @@ def is_not_executed(error: BaseException) -> bool:
     return isinstance(error, LayoutChanged | Refusal | BloomError)
 
 
-def raise_unknown(name: str, error: BaseException, tokens: Sequence[str | None]) -> NoReturn:
-    """Raise the public error for a call without an answer, whose items have these tokens."""
+def raise_unknown(name: str, error: BaseException | None, tokens: Sequence[str | None]) -> NoReturn:
+    """Raise the public error for a call without an answer, whose items have these tokens.
+
+    :param error: None if the server has forgotten the call.
+    """
     advice = _ADVICE if tokens[0] else _ADVICE_WITHOUT
     unknown: OutcomeUnknownError
-    if isinstance(error, ConnectionFailedError):
+    if error is None:
+        unknown = OutcomeUnknownError(_FORGOTTEN.format(name), tokens[0])
+        unknown.final = True
+    elif isinstance(error, ConnectionFailedError):
         unknown = in_doubt(error, name, advice, tokens[0])
     elif isinstance(error, Refusal):  # of a script that was asked about an earlier call
         unknown = OutcomeUnknownError(f"what a call on {name!r} did cannot be known any more: {error}")
@@ -65,7 +75,7 @@ def raise_unknown(name: str, error: BaseException, tokens: Sequence[str | None])
     else:
         raise error
     unknown.tokens = tokens
-    raise unknown from client_error(error)
+    raise unknown from error and client_error(error)
 
 
 def raise_interrupted(call: str, answers: Sequence[Any], items: Sequence[Any], error: Exception) -> NoReturn:
@@ -108,10 +118,14 @@ def interrupted_by(
 ) -> BatchInterruptedError:
     """Return the error of a batch whose first items have these answers, the others these tokens."""
     then = f", and then with {call}(iterator) for the items that were not read yet" if unread else ""
-    return BatchInterruptedError(
-        f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with {call}(error.rest) "
-        f"once the reason is gone{then}: nothing is lost",
+    final = isinstance(error, OutcomeUnknownError) and error.final
+    rest, once = ("error.rest[1:]", "") if final else ("error.rest", " once the reason is gone")
+    interrupted = BatchInterruptedError(
+        f"{len(answers)} of {len(items)} items were answered, then: {error}. Go on with {call}({rest})"
+        f"{once}{then}: nothing is lost",
         list(answers),
         items[len(answers) :],
         tokens,
     )
+    interrupted.final = final
+    return interrupted

@@ -196,6 +196,17 @@ def test_a_forgotten_claim_is_not_renewed(any_client: redis.Redis) -> None:
     wait_until("the thread has dropped it", lambda: not waiting(any_client))
 
 
+def test_claims_that_have_ended_are_not_kept(any_client: redis.Redis) -> None:
+    """However long their leases: a hundred at most, or as many as are held."""
+    f = make(any_client)
+    with f.claim("held", renew=True, lease=86_400) as held:
+        for number in range(500):
+            with f.claim(f"{number}", renew=True, lease=86_400) as claim:
+                assert claim
+        assert 1 <= waiting(any_client) <= 100
+        assert not held.lost
+
+
 def test_nothing_of_it_survives_a_fork(any_server: Server) -> None:
     """A child has no thread and renews no claim, until it makes one of its own."""
     with any_server.client() as client:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -52,6 +54,90 @@ def test_a_call_that_outlives_its_receipt(
     with pytest.raises(OutcomeUnknownError):
         f.add("x")
     assert "x" in f
+
+
+def eleven_minutes(clock: Clock, admin: redis.Redis) -> Iterator[None]:
+    """Let a round of a loop take a minute; after ten of them the server has forgotten the call."""
+    for minute in itertools.count(1):
+        clock.advance(60)
+        if minute == 10:
+            forget_receipts(admin)
+        yield
+
+
+@pytest.mark.parametrize("by_token", [False, True])
+@pytest.mark.parametrize("another", [False, True])
+def test_a_loop_that_asks_for_eleven_minutes(
+    any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any, *, by_token: bool, another: bool
+) -> None:
+    """It ends in an error that says that it is final, as does every later ask; never in "already there"."""
+    f = bloom(any_proxy.client(retries=0), "seen", **SIZE)
+    f.add("warm")
+    any_proxy.plan("add", lost, *[dropped] * 9)
+    token: str | None = None
+    told: list[OutcomeUnknownError] = []
+    rounds = eleven_minutes(clock, admin)
+    while not (told and told[-1].final):
+        asked = bloom(any_proxy.client(retries=0), "seen", **SIZE) if another and by_token else f
+        with pytest.raises(OutcomeUnknownError) as caught:
+            asked.add("x", token=token)
+        told.append(caught.value)
+        token = caught.value.token if by_token else None
+        next(rounds)
+        assert len(told) < 20
+    assert len(told) > 10
+    assert "cannot be known any more, however often" in str(told[-1])
+    assert copy.copy(told[-1]).final
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError) as caught:
+            f.add("x", token=told[-1].token)
+        assert caught.value.final
+
+
+def test_a_loop_over_the_rest_for_eleven_minutes(
+    any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any
+) -> None:
+    """It is told of each item that cannot be known, decides about it, and goes on with the others."""
+    f = bloom(any_proxy.client(retries=0), "seen", **SIZE)
+    f.add("b")
+    any_proxy.plan("add", lost, *[dropped] * 9)
+    rounds = eleven_minutes(clock, admin)
+    rest: Any = ["a", "b", "c"]
+    answers: list[Any] = []
+    while rest:
+        try:
+            answers += f.add_many(rest)
+            rest = []
+        except BatchInterruptedError as error:
+            answers += error.results
+            rest = error.rest
+            if error.final:
+                answers.append("unknowable")
+                rest = rest[1:]
+        next(rounds)
+    assert answers == ["unknowable"] * 3
+    assert f.add_many(["d", "e"]) == [True, True]
+
+
+def test_of_callers_that_share_a_call_one_is_told(any_proxy: Proxy, admin: redis.Redis, clock: Clock) -> None:
+    """An item that cannot be known is final for who asked about it, not for those whose items came along."""
+
+    async def scene() -> None:
+        async with any_proxy.asyncio_client(retries=0) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
+            await f.add("warm")
+            any_proxy.plan("add", lost)
+            with pytest.raises(OutcomeUnknownError):
+                await f.add("x")
+            outlived(admin, clock)()
+            asked = await asyncio.gather(*(f.add(item) for item in ("a", "x", "b")), return_exceptions=True)
+            for item, each in (("a", asked[0]), ("b", asked[2])):
+                assert each is True or await f.add(item)
+            assert isinstance(asked[1], OutcomeUnknownError)
+            assert asked[1].final
+            assert not any(getattr(each, "final", False) for each in asked[::2])
+
+    asyncio.run(scene())
 
 
 def test_a_late_answer_from_the_receipt(any_proxy: Proxy, clock: Clock, bloom: Any) -> None:
