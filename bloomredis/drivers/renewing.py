@@ -11,13 +11,13 @@ import heapq
 import itertools
 import logging
 import threading
-import time
 import weakref
 from typing import Any, Final, NamedTuple
 
 from bloomredis.drivers.driven import AsyncDriven, Driven
 from bloomredis.errors import ClaimLostError
 from bloomredis.operations.held import Held
+from bloomredis.protocol import clock
 from bloomredis.protocol.forks import renewed_after_fork
 
 LINGER: Final = 10.0
@@ -64,7 +64,7 @@ class _Renewals:
     def add(self, claim: object, held: Held, seen: Driven) -> None:
         """Renew a claim from now on."""
         with self._changed:
-            self._put(time.monotonic() + _pause(held), weakref.ref(claim), held, seen)
+            self._put(clock.now() + _pause(held), weakref.ref(claim), held, seen)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._work, name="bloomredis-renewals", daemon=True)
                 self._thread.start()
@@ -85,9 +85,9 @@ class _Renewals:
     def _due(self) -> list[_Renewal]:
         """Wait for renewals that are due and return them; none if none was asked for in a while."""
         with self._changed:
-            idle_until = time.monotonic() + LINGER
+            idle_until = clock.now() + LINGER
             while True:
-                now, due = time.monotonic(), []
+                now, due = clock.now(), []
                 while self._waiting and self._waiting[0].due <= now:
                     due.append(heapq.heappop(self._waiting))
                 if due := [each for each in due if each.is_wanted]:
@@ -107,7 +107,7 @@ class _Renewals:
                 if isinstance(failure, ClaimLostError):
                     _log.warning("%s", failure)
                 elif each.is_wanted:
-                    self._put(time.monotonic() + _pause(each.held, failure), *each[2:])
+                    self._put(clock.now() + _pause(each.held, failure), *each[2:])
 
 
 def _made(seen: Driven, helds: list[Held]) -> list[Exception | None]:

@@ -7,7 +7,6 @@ commit: the item's bits are set and its claim is dropped together, or neither.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -21,7 +20,7 @@ from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError
 from bloomredis.operations.held import Held, Owed, State, Terms, answered
 from bloomredis.operations.outcomes import raise_interrupted
-from bloomredis.protocol import scripts
+from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.gather import gather
@@ -119,7 +118,7 @@ class Claims:
         keys = list(map(self._key, encoded))
         owners = [self._pending.take(key + terms.holder) or [terms.new_owner()] for key in keys]
         tried = [own[0] for own in owners]
-        sent = time.monotonic()
+        sent = clock.now()
         try:
             with outcome_matters(self._stored.name, _AGAIN):
                 arguments = (packed, terms.lease, b"".join(tried))
@@ -206,7 +205,7 @@ class Claims:
                 raise self._lost(held)
 
     def _extended(self, held: Held, lease: int) -> Op[bool]:
-        keys, sent = [self._key(held.encoded)], time.monotonic()
+        keys, sent = [self._key(held.encoded)], clock.now()
         if self._stored.has_layers:
             keys.append(self._stored.key)
         is_held: bool = (yield from self._call(_EXTEND, keys, held, [lease])) == 1

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from bloomredis.arguments import OnFull
 from bloomredis.errors import BatchInterruptedError, BloomError, FilterFullError
+from bloomredis.protocol import clock
 from bloomredis.protocol.gather import beside
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import UNBOUNDED
@@ -77,16 +77,16 @@ class Fullness:
         """Open the filter, and react if it has no room."""
         handle = yield from self._stored.acquire()
         if handle is not self._known:  # its count was read when it was opened
-            self._known, self.until = handle, time.monotonic() + LOOK_SECONDS
+            self._known, self.until = handle, clock.now() + LOOK_SECONDS
         if self.refuses and self._stored.left <= 0:
             yield from self._react()
 
     def _beside_a_look(self, operation: Op[T]) -> Op[T]:
-        return operation if time.monotonic() <= self.until else beside(operation, self._look())
+        return operation if clock.now() <= self.until else beside(operation, self._look())
 
     def _look(self) -> Op[None]:
         """Read the count of the filter; that it is another one is left to the next call."""
-        handle, self.until = self._stored.handle, time.monotonic() + LOOK_SECONDS
+        handle, self.until = self._stored.handle, clock.now() + LOOK_SECONDS
         if handle is None or handle is self._told:
             return
         with suppress(BloomError, ValueError):

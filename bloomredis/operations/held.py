@@ -16,6 +16,7 @@ from mmh3 import hash_bytes
 
 from bloomredis import arguments
 from bloomredis.arguments import shown
+from bloomredis.protocol import clock
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import Lane
 
@@ -84,7 +85,7 @@ class Held:
         """Seconds until the lease is over, as far as this process knows; 0 for an item that nobody holds."""
         if self.state not in ("claimed", "busy"):
             return 0.0
-        return max(0.0, self.until - time.monotonic())
+        return max(0.0, self.until - clock.now())
 
     @property
     def is_lost(self) -> bool:
@@ -139,7 +140,7 @@ def answered(
     """Return the claims of a call that was sent at that monotonic time, by the script's reply."""
     answers, *busy = (reply if isinstance(reply, str) else reply.decode()).split(" ")
     # A key is there until the millisecond after the one that it lasts to.
-    own, others = sent + terms.lease / 1000, (time.monotonic() + (int(left) + 1) / 1000 for left in busy)
+    own, others = sent + terms.lease / 1000, (clock.now() + (int(left) + 1) / 1000 for left in busy)
     return [
         Held(
             item,
@@ -157,7 +158,7 @@ def answered(
 def token_of(held: Held, name: str) -> str:
     """Return a token of a claim on that filter, from which another process makes the same claim."""
     kind = next(_kinds(held.item, held.encoded))
-    until = max(0, int((time.time() + held.until - time.monotonic()) * 1000))
+    until = max(0, int((time.time() + held.until - clock.now()) * 1000))
     parts = [_check(name), _LETTERS[held.state], kind, held.encoded.hex(), held.value.hex(), f"{until:x}"]
     if held.lane is not None:
         parts += [held.lane.name, held.lane.call]
@@ -179,7 +180,7 @@ def parse_token(token: str, name: str) -> Held:
         raise ValueError(f"the token {shown(token)} is that of a claim on another filter, not on {name!r}")
     item = bytes.fromhex(encoded)
     held = Held(_item(kind, item), _STATES[letter], item, bytes.fromhex(value))
-    held.until = time.monotonic() + int(until, 16) / 1000 - time.time()
+    held.until = clock.now() + int(until, 16) / 1000 - time.time()
     if lane is not None:
         held.lane = Lane(lane, b"", [])  # used for this commit, and for no other call
         held.lane.call = call

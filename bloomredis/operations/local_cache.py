@@ -13,7 +13,6 @@ A filter that is being rebuilt has no copy: its successor has to get also the it
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
@@ -27,6 +26,7 @@ from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.membership import Membership
 from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.snapshot import PIECE_BYTES, READ
+from bloomredis.protocol import clock
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Pending
@@ -81,7 +81,7 @@ class CachedMembership:
             copy is not None
             and encoded not in self._ledger.items  # a pending item is answered by its call
             and copy.handle is self._stored.handle
-            and time.monotonic() < copy.until
+            and clock.now() < copy.until
             and copy.bits.has(encoded)
         )
 
@@ -108,7 +108,7 @@ class CachedMembership:
         if handle.is_being_rebuilt:
             return (yield from self._membership.add_under(handle, item, token))
         yield from self._refreshed(handle)
-        sent, owed = time.monotonic(), token is not None or self._are_owed([item])
+        sent, owed = clock.now(), token is not None or self._are_owed([item])
         new = yield from self._membership.add_under(handle, item, token)
         if not owed:
             self.learn(handle, item, sent, there=True, new=new)
@@ -122,7 +122,7 @@ class CachedMembership:
         if handle.is_being_rebuilt:
             return (yield from self._membership.test_under(handle, item))
         yield from self._refreshed(handle)
-        sent = time.monotonic()
+        sent = clock.now()
         there = yield from self._membership.test_under(handle, item)
         self.learn(handle, item, sent, there=there)
         return there
@@ -140,7 +140,7 @@ class CachedMembership:
             return Answers(lambda *_: None, [False] * len(encoded))
         copy = yield from self._refreshed(handle)
         asked = batch.take(ask)
-        sent, owed = time.monotonic(), self._are_owed(asked.encoded)
+        sent, owed = clock.now(), self._are_owed(asked.encoded)
         try:
             replies = yield from self._membership.add(asked, [source[i] for i in ask])
         except BatchInterruptedError as error:
@@ -167,7 +167,7 @@ class CachedMembership:
         answers = np.ones(len(encoded), dtype=np.bool_)
         if len(ask):
             copy = yield from self._refreshed(handle)
-            sent = time.monotonic()
+            sent = clock.now()
             asked = batch.take(ask)
             present = yield from self._membership.test(asked)
             if self._stored.handle is not handle and len(ask) < len(encoded):
@@ -180,7 +180,7 @@ class CachedMembership:
     def _unknown(self, handle: Handle, batch: HashedBatch) -> NDArray[np.intp]:
         """Return the indexes of the items that are not known to be in the filter."""
         copy = self._copy
-        if copy is None or copy.handle is not handle or time.monotonic() >= copy.until:
+        if copy is None or copy.handle is not handle or clock.now() >= copy.until:
             return np.arange(len(batch.encoded))
         missing = batch.addresses.missing(copy.bits.array)
         if pending := self._ledger.items:  # answered by its call
@@ -198,8 +198,8 @@ class CachedMembership:
         copy = self._copy
         if copy is None or copy.handle is not handle:
             copy = self._copy = _Copy(handle)
-        while (first := copy.next_piece) is not None and time.monotonic() >= copy.not_before:
-            following, asked = first + PIECE_BYTES, time.monotonic()
+        while (first := copy.next_piece) is not None and clock.now() >= copy.not_before:
+            following, asked = first + PIECE_BYTES, clock.now()
             copy.next_piece = following if following < len(copy.bits.bytes) else None  # others read on
             is_read = False
             try:
@@ -209,7 +209,7 @@ class CachedMembership:
                     copy.next_piece = first
             if not is_read:
                 break
-            now = time.monotonic()
+            now = clock.now()
             copy.at_once = copy.at_once - (now - asked) if copy.next_piece is not None else 0.0
             if copy.at_once <= 0.0:
                 copy.not_before = now + _SHARE * (now - asked)

@@ -7,7 +7,6 @@ asked about one by one.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,7 +17,7 @@ from bloomredis.bits.batch import Encoded, Prepared, parts_of
 from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations.outcomes import Answers, is_not_executed, raise_interrupted, raise_unknown
 from bloomredis.operations.packing import cutter
-from bloomredis.protocol import scripts
+from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.metering import count_receipt
@@ -158,7 +157,7 @@ class Membership:
                 return reply
         lane = self._lanes.take()
         lane.next_call(crc32(packed, handle.check))
-        return (yield from self.add_in(lane, handle, packed, items, time.monotonic()))
+        return (yield from self.add_in(lane, handle, packed, items, clock.now()))
 
     def add_in(self, lane: Lane, handle: Handle, packed: bytes, items: Encoded, sent: float) -> Op[Reply]:
         """Add packed items by the last call of a lane, which is first sent at that monotonic time."""
@@ -172,7 +171,7 @@ class Membership:
                 give_back(lane)
                 raise
             self._raise_unknown(error, lane, handle, items, sent)
-        if reply != 1 and time.monotonic() - sent > RECEIPT_SECONDS:
+        if reply != 1 and clock.now() - sent > RECEIPT_SECONDS:
             self._check_late(reply, lane, handle, items, sent)
         give_back(lane)
         return reply
@@ -192,9 +191,7 @@ class Membership:
         flags = flags_of(reply)
         if all(flags):
             return
-        late = ConnectionFailedError(
-            f"the reply came {time.monotonic() - sent:.0f} s after the first sending"
-        )
+        late = ConnectionFailedError(f"the reply came {clock.now() - sent:.0f} s after the first sending")
         self._raise_unknown(late, lane, handle, items, sent, late=flags)
 
     def _add_elsewhere(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
@@ -236,7 +233,7 @@ class Membership:
                 if reply == 1:
                     return reply
             for pending in calls:
-                if pending.until <= time.monotonic():
+                if pending.until <= clock.now():
                     raise_unknown(self._stored.name, None, [pending.token(item)])
             return reply
 

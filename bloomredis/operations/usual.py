@@ -7,7 +7,6 @@ one place.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -19,6 +18,7 @@ from bloomredis.operations.membership import ADD, CONTAINS
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.operations.usual_batches import UsualBatch, UsualTests
 from bloomredis.operations.usual_contains import UsualModuleTest, UsualReading, UsualTest, read_identity
+from bloomredis.protocol import clock
 from bloomredis.protocol.receipts import Lane, give_back
 from bloomredis.protocol.steps import Command, Op
 from bloomredis.protocol.wire import beginning, parts
@@ -114,7 +114,7 @@ class Usual:
 
     def add_encoded(self, item: bytes) -> UsualAdd | None:
         """Prepare an add of an item that has been encoded."""
-        handle, sent = self.stored.handle, time.monotonic()
+        handle, sent = self.stored.handle, clock.now()
         if handle is None or item in self._ledger.items:
             return None
         if self._fullness is not None and sent > self._fullness.until:
@@ -133,7 +133,7 @@ class Usual:
 
     def add_batch(self, items: Encoded, source: Sequence[Any]) -> UsualBatch | None:
         """Prepare an add of encoded items; None if they are no common ones."""
-        handle, sent = self.stored.handle, time.monotonic()
+        handle, sent = self.stored.handle, clock.now()
         if handle is None or self.cache or self._ledger.items or not 0 < len(items) <= handle.items:
             return None
         if self._fullness is not None and sent > self._fullness.until:
@@ -171,7 +171,7 @@ class Usual:
 
     def test_encoded(self, item: bytes) -> UsualTest | None:
         """Prepare a test of an item that has been encoded."""
-        handle, sent = self.stored.handle, time.monotonic()
+        handle, sent = self.stored.handle, clock.now()
         if handle is None or (self.cache is not None and not self.cache.is_ready(handle, sent)):
             return None
         known = self._known

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.operations.outcomes import Answers
+from bloomredis.protocol import clock
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane
 from bloomredis.protocol.replies import Reply, flags_of
 from bloomredis.protocol.steps import Command, Op
@@ -35,7 +35,7 @@ class UsualBatch(NamedTuple):
     def answers(self, reply: Reply) -> Answers | None:
         """Return the answers in a reply; None if the operation has to see it."""
         flags = flags_of(reply)
-        if len(flags) != len(self.items) or time.monotonic() - self.sent > RECEIPT_SECONDS:
+        if len(flags) != len(self.items) or clock.now() - self.sent > RECEIPT_SECONDS:
             return None
         self.usual.added(self, sum(flags))
         items, keep, generation = self.items, self.usual.filter.ledger.keep, self.handle.generation

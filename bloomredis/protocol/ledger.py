@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, zip_longest
 from typing import Any, Final
 
+from bloomredis.protocol import clock
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Pending
@@ -155,7 +155,7 @@ class Ledger:
         yield from _runs(start, stop, most)
 
     def _forget(self) -> None:
-        now = time.monotonic()
+        now = clock.now()
         while self._given and self._given[next(iter(self._given))] <= now:
             del self._given[next(iter(self._given))]
         if len(self.items) >= MOST_PENDING:

@@ -27,6 +27,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from bloomredis.arguments import shown
+from bloomredis.protocol import clock
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.wire import parts
@@ -84,7 +85,7 @@ class Pending:
 
     def token(self, item: str | bytes) -> str:
         """Return the token of the item."""
-        sent = time.time() - RECEIPT_SECONDS + self.until - time.monotonic()
+        sent = time.time() - RECEIPT_SECONDS + self.until - clock.now()
         return f"{self.name}/{crc32(as_bytes(item)):08x}/{self.generation[:4].hex()}/{max(0, int(sent)):x}"
 
 
@@ -100,7 +101,7 @@ def parse_token(token: str, item: bytes, mark: str = "") -> Pending:
         raise ValueError(f"token must be that of an OutcomeUnknownError of this call, not {shown(token)}")
     if int(match[5], 16) != crc32(item):
         raise ValueError(f"the token {shown(token)} was given for another item; pass it with that one")
-    until = time.monotonic() + RECEIPT_SECONDS - (time.time() - int(match[7], 16))
+    until = clock.now() + RECEIPT_SECONDS - (time.time() - int(match[7], 16))
     return Pending(match[1], match[3], int(match[4]), bytes.fromhex(match[6]), until)
 
 

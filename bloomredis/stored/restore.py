@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bloomredis.errors import FilterLostError, FilterMismatchError
-from bloomredis.protocol import replies, scripts
+from bloomredis.protocol import clock, replies, scripts
 from bloomredis.protocol.calls import call, send
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.keys import auxiliary_prefix
@@ -42,7 +41,7 @@ class Writing:
         self._lanes = Lanes(key)
         self._prefix = auxiliary_prefix(key) + b"written:" + os.urandom(8).hex().encode()
         self._temporary: dict[bytes, bytes] = {}  # by the final key
-        self._renewed = time.monotonic()
+        self._renewed = clock.now()
 
     def allocate(self, final: bytes, length: int) -> Op[None]:
         """Make room for the string of a key: zeros."""
@@ -61,11 +60,11 @@ class Writing:
 
     def is_renewal_due(self) -> bool:
         """True if the strings that are not being written have to be renewed."""
-        return not 0 <= time.monotonic() - self._renewed < _RENEWAL_SECONDS
+        return not 0 <= clock.now() - self._renewed < _RENEWAL_SECONDS
 
     def renew(self) -> Op[None]:
         """Let all strings live on."""
-        self._renewed = time.monotonic()
+        self._renewed = clock.now()
         if not all((yield from send([("PEXPIRE", key, WRITING_MS) for key in self._temporary.values()]))):
             raise self._vanished()
 

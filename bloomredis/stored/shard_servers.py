@@ -6,14 +6,13 @@ its own place among the servers.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple, TypeVar, Unpack
 
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError
-from bloomredis.protocol import scripts
+from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.replies import unhex
 from bloomredis.protocol.steps import Op
@@ -73,7 +72,7 @@ class RecordServers(StoredFilter):
         :param new: is written first if the key is free or holds the identity `replaced`.
         """
         arguments: Arguments = [b"" if new is None else replace(new, place=place).pack(), self._ttl, replaced]
-        asked = time.monotonic()
+        asked = clock.now()
         text, ttl = yield from self._on(
             place, self._call(RESERVE_RECORD, arguments, None if new is None else self.wait)
         )

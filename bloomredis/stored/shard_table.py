@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
-from bloomredis.protocol import scripts
+from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal, unhex
@@ -58,7 +57,7 @@ class RecordTable(RecordServers):
     def _note(self, ttl: int, asked: float) -> None:
         """Note when the record was asked for: what came late may be old by now."""
         self._looked = asked
-        self._until = time.monotonic() + ttl / 1000 if ttl >= 0 else 0.0
+        self._until = clock.now() + ttl / 1000 if ttl >= 0 else 0.0
 
     @property
     def known(self) -> ShardRecord:
@@ -70,7 +69,7 @@ class RecordTable(RecordServers):
     @property
     def remaining(self) -> int:
         """Milliseconds to live of a shard that is made now, 0 if it does not expire."""
-        return max(1, round((self._until - time.monotonic()) * 1000)) if self._until else 0
+        return max(1, round((self._until - clock.now()) * 1000)) if self._until else 0
 
     def entry(self, number: int) -> bytes:
         """Return the generation of a shard as it was recorded when this object looked, b"" for none."""
@@ -99,7 +98,7 @@ class RecordTable(RecordServers):
             b"1" if lasts else b"",
         ]
         wait = self.wait if generation else None
-        asked = time.monotonic()
+        asked = clock.now()
         try:
             text, ttl = yield from self._on(0, call(_RECORD, [self.key], arguments, wait))
         except Refusal as refusal:
@@ -119,14 +118,14 @@ class RecordTable(RecordServers):
 
     def is_look_due(self) -> bool:
         """True if the record was not read in the last second."""
-        return not 0 <= time.monotonic() - max(self._looked, self.under_way.looked) < LOOK_SECONDS
+        return not 0 <= clock.now() - max(self._looked, self.under_way.looked) < LOOK_SECONDS
 
     def look(self) -> Op[None]:
         """Look whether the record is still the same, and open it anew if not; a loss is noticed.
 
         A record that cannot be read is looked at again in a second: its server may be away.
         """
-        self.under_way.looked = time.monotonic()
+        self.under_way.looked = clock.now()
         with suppress(ConnectionFailedError, ServerRefusedError, LayoutChanged):
             yield from self.recorded(0, (yield from self.acquire()))
 

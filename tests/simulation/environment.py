@@ -107,6 +107,7 @@ class Environment:
     def _names(self) -> dict[Any, Any]:
         """Return what each thing is replaced with, wherever a module has it."""
         clock: dict[str, Any] = dict.fromkeys(("monotonic", "time", "perf_counter"), self.monotonic)
+        clock["clock_gettime"] = lambda _: self.now
         process = {"getpid": self.getpid, "urandom": self.urandom}
         instead = {
             time: _Instead(time, **clock),

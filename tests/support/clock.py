@@ -13,7 +13,7 @@ class Clock:
     """The module `time`, with clocks that go ahead of the real ones."""
 
     def __init__(self) -> None:
-        self._ahead = 0.0
+        self._ahead = self._slept = 0.0
 
     def monotonic(self) -> float:
         """Return the time, as far ahead as it was put."""
@@ -21,11 +21,20 @@ class Clock:
 
     def time(self) -> float:
         """Return the time since 1970, likewise."""
-        return time.time() + self._ahead
+        return time.time() + self._ahead + self._slept
+
+    def clock_gettime(self, which: int) -> float:
+        """Return the time of a clock that counts what the machine slept."""
+        assert which == time.CLOCK_BOOTTIME
+        return time.clock_gettime(which) + self._ahead + self._slept
 
     def advance(self, seconds: float) -> None:
         """Let so much time pass at once."""
         self._ahead += seconds
+
+    def sleep_deeply(self, seconds: float) -> None:
+        """Suspend the machine for so long: its monotonic clock stands still."""
+        self._slept += seconds
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)

@@ -144,7 +144,7 @@ def _the_cache_answers_for_any(patch: Patch) -> None:
 
     def has(self: Any, encoded: bytes) -> bool:
         copy = self._copy
-        is_fresh = copy is not None and vars(local_cache)["time"].monotonic() < copy.until
+        is_fresh = copy is not None and vars(local_cache)["clock"].now() < copy.until
         return is_fresh and encoded not in self._ledger.items and copy.bits.has(encoded)
 
     patch(CachedMembership, "has", has)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -92,6 +93,24 @@ def test_a_loop_that_asks_for_eleven_minutes(
         with pytest.raises(OutcomeUnknownError) as caught:
             f.add("x", token=told[-1].token)
         assert caught.value.final
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the monotonic clock counts all time here")
+def test_a_machine_that_slept(any_proxy: Proxy, admin: redis.Redis, clock: Clock, bloom: Any) -> None:
+    """The time counts: receipts are gone, leases are over."""
+    f = bloom(any_proxy.client(retries=1), "seen", **SIZE)
+    f.add("warm")
+    claim = f.claim("claimed", 60)
+
+    def suspended() -> None:
+        clock.sleep_deeply(LATE)
+        forget_receipts(admin)
+
+    any_proxy.plan("add", once_executed(suspended, lost))
+    with pytest.raises(OutcomeUnknownError):
+        f.add("x")
+    assert claim.lost
+    assert claim.remaining == 0
 
 
 def test_a_loop_over_the_rest_for_eleven_minutes(
