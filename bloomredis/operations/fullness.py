@@ -7,7 +7,6 @@ count in the header once a second, beside a call: in the same round trip.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -54,7 +53,7 @@ class Fullness:
             _log.warning("%s", self._message())
             self._told = handle
         if handle is self._told:
-            self._stored.left, self.until = UNBOUNDED, math.inf
+            self._stored.left, self.until = UNBOUNDED, clock.now() + LOOK_SECONDS
         elif self.refuses:
             self.until = 0.0
 
@@ -75,9 +74,10 @@ class Fullness:
 
     def admit(self) -> Op[None]:
         """Open the filter, and react if it has no room."""
+        before = self._stored.handle
         handle = yield from self._stored.acquire()
         if handle is not self._known:  # its count was read when it was opened
-            self._known, self.until = handle, clock.now() + LOOK_SECONDS
+            self._known, self.until = handle, 0.0 if handle is before else clock.now() + LOOK_SECONDS
         if self.refuses and self._stored.left <= 0:
             yield from self._react()
 

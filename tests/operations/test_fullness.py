@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from bloomredis import BloomFilter, FilterFullError, FilterLostError, compat
+from tests.support.clock import patched
 
 
 def make(bloom: Any, client: Any, **options: Any) -> Any:
@@ -153,6 +154,24 @@ def test_a_function_is_told_once(bloom: Any, client: redis.Redis) -> None:
     assert told == []
     assert [f.add(str(i)) for i in range(100, 110)] == [True] * 10
     assert [type(error) for error in told] == [FilterFullError]
+
+
+def test_what_others_add_after_a_clear_is_seen(
+    bloom: Any, any_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who was told that the filter is full is told again when it is full again, by whoever fills it."""
+    clock = patched(monkeypatch)
+    told: list[FilterFullError] = []
+    f = make(bloom, any_client, on_full=told.append)
+    f.add_many(range(101))
+    f.add("x")
+    assert len(told) == 1
+    f.clear()
+    make(BloomFilter, any_client, on_full=lambda _: None).add_many(range(200))
+    clock.advance(2)
+    f.add("y")
+    f.add("z")
+    assert len(told) == 2
 
 
 def test_a_function_may_raise(bloom: Any, any_client: redis.Redis) -> None:
