@@ -11,7 +11,7 @@ from bloomredis.contrib import missing
 
 try:
     from faststream import BaseMiddleware
-    from faststream.exceptions import AckMessage, NackMessage
+    from faststream.exceptions import AckMessage
     from faststream.message import SourceType
 except ImportError as error:
     raise missing("faststream", "FastStream") from error
@@ -28,8 +28,8 @@ class Once:
 
     The item is claimed before the handler, held while it runs, committed after it and before the message is
     acknowledged, and given back if the handler raises.  A message whose item is done is acknowledged.  One
-    whose item is busy waits for as long as that claim is held; if it is extended, the message is refused
-    (nack), to be delivered again.
+    whose item is busy waits for as long as it is.  It is not refused: Kafka's consumer would go back to it,
+    but commit its offset along with the next message of another partition.
 
     :param seen: a filter of `bloomredis.asyncio`.
     :param key: returns the item of a message, or an awaitable of it, as for one that is in the body.  It must
@@ -47,22 +47,15 @@ class Once:
         return _Once(msg, context=context, claim=self._claim)
 
     async def _claim(self, message: Any) -> Any:
-        """Return the claim on a message: done or held.
-
-        :raises NackMessage: it is busy for longer than it seemed.
-        """
+        """Return the claim on a message, once it is done or held."""
         item = self._key(message)
         if inspect.isawaitable(item):
             item = await item
-        has_waited = False
         while True:
             claim = await self._seen.claim(item, self._lease, renew=True)
             if claim.state != "busy":
                 return claim
-            if has_waited and message.committed is None:  # one that is acknowledged already cannot come again
-                raise NackMessage
             await asyncio.sleep(claim.remaining)
-            has_waited = True
 
 
 class _Once(BaseMiddleware):

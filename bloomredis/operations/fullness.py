@@ -74,10 +74,9 @@ class Fullness:
 
     def admit(self) -> Op[None]:
         """Open the filter, and react if it has no room."""
-        before = self._stored.handle
         handle = yield from self._stored.acquire()
         if handle is not self._known:  # its count was read when it was opened
-            self._known, self.until = handle, 0.0 if handle is before else clock.now() + LOOK_SECONDS
+            self._known, self.until = handle, clock.now() + LOOK_SECONDS
         if self.refuses and self._stored.left <= 0:
             yield from self._react()
 

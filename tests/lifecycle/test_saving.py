@@ -344,8 +344,8 @@ def test_what_is_written_lives_on_while_more_is(
 ) -> None:
     """Parts that are done are renewed once a minute as long as others are written."""
     data = saved(made(any_client, kind))
-    clock = SimpleNamespace(monotonic=partial(next, count(0.0, 40.0)))  # each look takes 40 seconds
-    monkeypatch.setattr(restore, "time", clock)
+    clock = SimpleNamespace(now=partial(next, count(0.0, 40.0)))  # each look takes 40 seconds
+    monkeypatch.setattr(restore, "clock", clock)
     client: Any = Mortal(any_client, 10_000)
     f = getattr(bloomredis, KINDS[kind][0]).restore(client, "copy", io.BytesIO(data))
     assert all(f.contains_many(ITEMS))
