@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-_BOOT: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
-"""Linux has it, where `time.monotonic()` stands still while the machine is suspended."""
-
-
-def now() -> float:
-    """Return the seconds since some moment, as the servers' clocks count them."""
-    return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
+now: Final[Callable[[], float]] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+"""Return seconds since some moment.  On Linux `time.monotonic()` stands still while the machine sleeps."""

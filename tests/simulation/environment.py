@@ -24,6 +24,7 @@ import bloomredis
 from bloomredis.bits import batch
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic, Counting
+from bloomredis.protocol import clock
 
 MOST_HASHED: Final = 4096
 """Items whose bits are remembered: hashing a small batch takes longer than executing it."""
@@ -106,11 +107,10 @@ class Environment:
 
     def _names(self) -> dict[Any, Any]:
         """Return what each thing is replaced with, wherever a module has it."""
-        clock: dict[str, Any] = dict.fromkeys(("monotonic", "time", "perf_counter"), self.monotonic)
-        clock["clock_gettime"] = lambda _: self.now
+        times: dict[str, Any] = dict.fromkeys(("monotonic", "time", "perf_counter"), self.monotonic)
         process = {"getpid": self.getpid, "urandom": self.urandom}
         instead = {
-            time: _Instead(time, **clock),
+            time: _Instead(time, **times),
             os: _Instead(os, **process),
             threading: _Instead(threading, Lock=Lock, RLock=RLock),
             threading.Lock: Lock,
@@ -118,7 +118,7 @@ class Environment:
         return (
             instead
             | {getattr(os, name): new for name, new in process.items()}
-            | {time.monotonic: self.monotonic}
+            | {time.monotonic: self.monotonic, clock.now: self.monotonic}
         )
 
     @contextmanager
