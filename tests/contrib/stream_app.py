@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from faststream import AckPolicy, FastStream
-from faststream.kafka import KafkaBroker
+from faststream.confluent import KafkaBroker
 
 from bloomredis.asyncio import BloomFilter
 from bloomredis.contrib.faststream import Once
@@ -24,9 +24,9 @@ async def main() -> None:
     brokers, socket, hang_after = sys.argv[1:]
     work = Work(socket, int(hang_after))
     seen = BloomFilter.from_url(f"unix://{socket}", "done", capacity=100_000, error_rate=1e-9)
-    # The brokers of librdkafka do not know how to create a topic; its client would commit what it reads next.
+    # The brokers of librdkafka do not know how to create a topic.
     once = Once(seen, key=body, lease=2.0)
-    broker = KafkaBroker(brokers.split(","), allow_auto_create_topics=False, middlewares=[once], logger=None)
+    broker = KafkaBroker(brokers, allow_auto_create_topics=False, middlewares=[once], logger=None)
     times = {"session_timeout_ms": 3000, "heartbeat_interval_ms": 300}
     policy = AckPolicy.NACK_ON_ERROR
 
