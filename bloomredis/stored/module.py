@@ -244,7 +244,7 @@ class StoredModule(Versioned):
         counted = self._count  # by replies that came before this call is sent
         found = yield from self._look()
         if found.generation != handle.generation:
-            raise FilterLostError(self.loss(replies.CHANGED))
+            raise Refusal(replies.CHANGED, "")
         if found.head.count < counted:
             raise FilterLostError(self.older(counted))
         self._count = max(self._count, found.head.count)

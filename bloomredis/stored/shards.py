@@ -101,7 +101,7 @@ class StoredShards(RecordTable):
     def _same_record(self, handle: Handle) -> Op[Found]:
         found = yield from self._ask(0)
         if found.record.head.identity != handle.identity:
-            raise FilterLostError(self.loss(replies.CHANGED))
+            raise Refusal(replies.CHANGED, "")
         self._table = found.table
         return found
 

@@ -62,22 +62,15 @@ class StoredFilter(Versioned):
         """Describe the filter; a loss is noticed."""
         return self._watched(self._compared)
 
-    def _compared(self, handle: Handle) -> Op[list[Description] | None]:
+    def _compared(self, handle: Handle) -> Op[list[Description]]:
         counted = self._count  # by replies that came before this call is sent
         found = yield from self.describe()
         if not handle.identity.startswith(found.header.identity):
-            if (yield from self._follow(handle)):
-                return None
-            raise FilterLostError(self.loss(replies.CHANGED))
+            raise Refusal(replies.CHANGED, "")
         if self._kind == header.FILTER and found.header.count < counted:
             raise FilterLostError(self.older(counted))
         self._count = max(self._count, found.header.count)
         return [found]
-
-    def _follow(self, handle: Handle) -> Op[bool]:  # noqa: ARG002 - it cannot be rebuilt
-        """Go on with what continues the filter of a handle; False if nothing does."""
-        yield from ()
-        return False
 
     def room(self, handle: Handle) -> Op[int]:
         """Return the new items until the capacity is reached; `UNBOUNDED` if the filter is another one."""

@@ -125,21 +125,23 @@ class Versioned(Stored):
                 raise self.explained(refusal) from refusal
             return None
 
-    def _watched(self, look: Callable[[Handle], Op[T | None]]) -> Op[T]:
+    def _watched(self, look: Callable[[Handle], Op[T]]) -> Op[T]:
         """Look at what is stored, beside a known handle; a loss is noticed.
 
-        :param look: returns None if it is to look again, and raises `FilterLostError` for another filter.
+        :param look: raises a `Refusal` for another filter, as a script does, and `FilterLostError` for an
+            older state of this one.
         """
         while True:
             handle = yield from self.acquire()
             try:
-                found = yield from look(handle)
+                return (yield from look(handle))
+            except Refusal as refusal:
+                met = refusal
             except (FilterNotFoundError, FilterMismatchError, FilterLostError) as error:
                 if self.handle is handle:  # else another call has dealt with it meanwhile
                     yield from self._reopen(str(error), handle)
-            else:
-                if found is not None:
-                    return found
+                continue
+            yield from self._recover(met, handle)
 
     def _reopen(self, what: str, handle: Handle) -> Op[None]:
         """Notice a loss, once a handle."""

@@ -134,7 +134,7 @@ def test_a_successor_that_cannot_be_read(any_client: redis.Redis, bloom: Any, en
     rebuild = BloomFilter(any_client, "seen", **OLD).rebuild(capacity=5000)
     rebuild.__enter__()
     any_client.setrange("{seen}:successor", at, bytes([byte]))
-    asks: list[Callable[[], object]] = [partial(bloom.open, any_client, "seen")]
+    asks: list[Callable[[], object]] = [seen.info, partial(bloom.open, any_client, "seen")]
     asks += [partial(f.add, "new") for f in (seen, bloom(any_client, "seen", **OLD))]
     for ask in asks:
         with pytest.raises(FilterMismatchError, match=r"later release, or is damaged.* clear\(\) and delete"):
