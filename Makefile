@@ -84,7 +84,7 @@ $(VENV)/demo: pyproject.toml $(VENV)/made
 	touch $@
 
 $(VENV)/docs: pyproject.toml $(VENV)/made
-	$(INSTALL) --editable . --group docs
+	$(INSTALL) --no-compile --editable . --group docs
 	touch $@
 
 $(VENV)/bench: $(READY)
@@ -101,5 +101,5 @@ $(READY): pyproject.toml $(VENV)/made
 $(CONTRIB)/ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(CONTRIB)
 	$(CONTRIB)/bin/python -m pip install --quiet --upgrade pip
-	$(CONTRIB)/bin/python -m pip install --quiet --editable '.[embedded]' --group contrib
+	$(CONTRIB)/bin/python -m pip install --quiet --no-compile --editable '.[embedded]' --group contrib
 	touch $@

@@ -51,7 +51,7 @@ def install(pip: Path, python: Path, wheel: Path, extra: str, modules: list[str]
     :param pip: the Python whose pip is used.
     """
     command = (pip, "-m", "pip", "--python", python)
-    said = run(*command, "install", f"{wheel}[{extra}]")
+    said = run(*command, "install", "--no-compile", f"{wheel}[{extra}]")
     if "does not provide" in said:
         sys.exit(said)
     run(python, "-c", "; ".join(f"import {module}" for module in modules))

@@ -31,8 +31,7 @@ STAGES: Final[list[list[list[Step]]]] = [
     [[("test", ("test",), 155)]],
     [
         [
-            ("test-faults", ("test-faults",), 300),
-            ("package", ("package",), 110),
+            ("test-faults", ("test-faults",), 330),
             ("docs", ("docs",), 20),
             ("test-long", ("test-long",), 60),
         ],
@@ -41,6 +40,7 @@ STAGES: Final[list[list[list[Step]]]] = [
             ("types", ("types",), 120),
             ("test-contrib", ("test-contrib",), 200),
             ("test-numpy", ("test-numpy",), 30),
+            ("package", ("package",), 60),
             ("test-pythons", ("test-pythons", f"TESTS={PYTHONS}"), 120),
         ],
     ],

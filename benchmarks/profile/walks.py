@@ -36,9 +36,9 @@ PACKAGE: Final = str(Path(bloomredis.__file__).parent)
 SIZE: Final[dict[str, Any]] = {"capacity": 100_000, "error_rate": 0.01}
 
 TARGETS: Final = {
-    "add": {"calls": 14, "files": 6},
-    "sharded add": {"calls": 24, "files": 10},
-    "load of 1,000": {"changes": 46},
+    "add": {"calls": 15, "files": 7},
+    "sharded add": {"calls": 25, "files": 11},
+    "load of 1,000": {"changes": 47},
 }
 """Upper limits, by walk and figure."""
 

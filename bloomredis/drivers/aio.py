@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.drivers.kept import send
-from bloomredis.protocol import cluster, steps
+from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_task
 
 T = TypeVar("T")
@@ -69,6 +69,7 @@ async def drive(
     execute: Callable[[Any, Any], Awaitable[Any]] | None = None,
 ) -> T:
     """Execute an operation's steps until it has its answer."""
+    forks.check()
     execute, meter = execute or _execute, of_task.get()
     try:
         step = next(operation)

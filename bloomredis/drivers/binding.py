@@ -18,6 +18,7 @@ from bloomredis.drivers.kept import linked
 from bloomredis.drivers.others import Others
 from bloomredis.drivers.urls import connected, connecting, is_address
 from bloomredis.operations.options import Options
+from bloomredis.protocol import forks
 
 C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,6 +68,7 @@ class Bound(Generic[C]):
             address = self.__dict__.get("_address")
             if address is None or name not in self._OF_CLIENT:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            forks.check()
             with connecting.lock:
                 if "_client" not in self.__dict__:
                     self._client = connected(address, is_asyncio=self._is_asyncio)

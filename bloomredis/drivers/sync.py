@@ -10,8 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.drivers.kept import send
-from bloomredis.protocol import cluster, steps
-from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_thread
 
 T = TypeVar("T")
@@ -41,6 +40,7 @@ def drive(
     client: SyncClient, operation: Generator[Any, Any, T], execute: Callable[[Any, Any], Any] | None = None
 ) -> T:
     """Execute an operation's steps until it has its answer."""
+    forks.check()
     execute, meter = execute or _execute, of_thread.meter
     try:
         step = next(operation)
@@ -177,7 +177,7 @@ class _Pool:
     def renew(self) -> None:
         """Begin with no thread: a forked child has none of its parent's."""
         self._threads: ThreadPoolExecutor | None = None
-        renewed_after_fork(self)
+        forks.renewed_after_fork(self)
 
     def threads(self) -> ThreadPoolExecutor:
         """Return the pool, which is made when it is first needed."""

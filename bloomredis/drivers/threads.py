@@ -12,7 +12,7 @@ from bloomredis.bits.batch import Encoded
 from bloomredis.drivers.coalescing import Asked, gathered, items_of, keep, leaving, outcomes
 from bloomredis.drivers.sync import SyncClient, drive
 from bloomredis.errors import OutcomeUnknownError
-from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol import forks
 from bloomredis.protocol.steps import Op
 
 WOKEN_TOGETHER: Final = 2
@@ -81,10 +81,11 @@ class Coalescer:
         self._runner = 0  # the thread that runs the call under way
         self._main = threading.main_thread().ident
         self._own = threading.local()  # the waiter of each thread, used again
-        renewed_after_fork(self)
+        forks.renewed_after_fork(self)
 
     def submit(self, asked: Asked, alone: Callable[[Any], Op[Any]], argument: object) -> Any:
         """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch."""
+        forks.check()
         thread = threading.get_ident()
         if thread in (self._main, self._runner):
             return drive(self._client, alone(argument))

@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from typing import Any, Final, TypeVar
-from zlib import crc32
 
 from mmh3 import hash_bytes
 
@@ -26,7 +25,7 @@ from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.gather import gather
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.receipts import Lanes, give_back
-from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.replies import LANE, Refusal, outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
@@ -36,6 +35,9 @@ C = TypeVar("C")
 _CLAIM, _COMMIT, _RELEASE, _EXTEND = map(scripts.load, ("claim", "commit", "release", "extend"))
 _MOST_ITEMS: Final = 200
 """Items that one script claims: each costs it two more commands than its probes."""
+
+_DONE: Final = 2
+"""The reply to a commit whose claim is gone, and whose item is done."""
 
 TOGETHER: Final = 1000
 """Claims whose commits share a round trip: each is a script call of its own."""
@@ -167,21 +169,25 @@ class Claims:
             raise self._lost(held)
         keys, arguments = [self._key(held.encoded)], [handle.layout.pack_one(held.encoded), held.owner]
         if self._retry_safe:
-            if (lane := held.lane) is None:
-                lane = self._lanes.take()
-                lane.next_call(crc32(held.encoded, handle.check))
-                held.lane = lane  # with the number of this call, not of the last
+            lane = held.lane_of_commit(self._lanes, handle.check)
             keys.append(self._lanes.key(lane.name))
             arguments.append(lane.call.encode())
-        with outcome_matters(self._stored.name, _AGAIN):
-            reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
+        try:
+            with outcome_matters(self._stored.name, _AGAIN):
+                reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
+        except Refusal as refusal:
+            if refusal.word != LANE:
+                raise
+            self._lanes.renew()  # a clone of this machine or process has used it
+            held.lane = None
+            raise LayoutChanged from refusal
         # In this order, as a thread may be interrupted between any two steps: a lane has one owner.
         held.state = "done" if reply == 1 else "lost"
-        lane, held.lane = held.lane, None
-        if lane is not None:
-            give_back(lane)
+        used, held.lane = held.lane, None
+        if used is not None:
+            give_back(used)
         if reply != 1:
-            raise self._lost(held)
+            raise self._lost(held, is_done=reply == _DONE)
 
     def release(self, held: Held) -> Op[None]:
         """Give the item back; nothing happens if it is not held any more."""
@@ -230,11 +236,12 @@ class Claims:
                 f"{shown(held.item)} is not held by this worker: its state is {held.state!r}"
             )
 
-    def _lost(self, held: Held) -> ClaimLostError:
+    def _lost(self, held: Held, *, is_done: bool = False) -> ClaimLostError:
         held.state = "lost"
+        now = "the item is done already" if is_done else "another worker may have it"
         return ClaimLostError(
             f"the claim on {shown(held.item)} ran out, its owner claimed it again, or its filter was "
-            "cleared, and another worker may have it; nothing was changed: take a longer lease, or renew=True"
+            f"cleared, and {now}; nothing was changed: take a longer lease, or renew=True"
         )
 
 

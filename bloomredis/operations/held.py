@@ -18,7 +18,7 @@ from bloomredis import arguments
 from bloomredis.arguments import shown
 from bloomredis.protocol import clock
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.receipts import Lane
+from bloomredis.protocol.receipts import Lane, Lanes
 
 State = Literal["claimed", "done", "busy", "released", "lost"]
 
@@ -96,6 +96,14 @@ class Held:
     def is_renewable(self) -> bool:
         """True while it is ours, and neither its commit nor its release has begun."""
         return self.state == "claimed" and not self.ending
+
+    def lane_of_commit(self, lanes: Lanes, check: int) -> Lane:
+        """Return the lane of its commit, which has it until there is an answer."""
+        if (lane := self.lane) is None:
+            lane = lanes.take()
+            lane.next_call(crc32(self.encoded, check))
+            self.lane = lane  # with the number of this call, not of the last
+        return lane
 
     def end(self) -> None:
         """Begin to commit or to release it."""

@@ -14,14 +14,14 @@ from typing import Any, Final, NoReturn
 from zlib import crc32
 
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
-from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
+from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.operations.outcomes import Answers, is_not_executed, raise_interrupted, raise_unknown
 from bloomredis.operations.packing import cutter
 from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.metering import count_receipt
-from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back
+from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back, in_a_lane
 from bloomredis.protocol.replies import LANE, Refusal, Reply, flags_of, outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Arguments, Stored
@@ -166,7 +166,7 @@ class Membership:
             reply = yield from self._stored.run(self._change, handle, (packed, lane.call), (lane.key,))
         except BaseException as error:
             if isinstance(error, Refusal) and error.word == LANE:
-                return (yield from self._add_elsewhere(handle, packed, items))
+                return (yield from self._add_elsewhere(lane, handle, packed, items, sent))
             if is_not_executed(error):
                 give_back(lane)
                 raise
@@ -194,20 +194,20 @@ class Membership:
         late = ConnectionFailedError(f"the reply came {clock.now() - sent:.0f} s after the first sending")
         self._raise_unknown(late, lane, handle, items, sent, late=flags)
 
-    def _add_elsewhere(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
+    def _add_elsewhere(
+        self, lane: Lane, handle: Handle, packed: bytes, items: Encoded, sent: float
+    ) -> Op[Reply]:
         """Add packed items in another lane: theirs is also that of a cloned machine or process."""
         self._lanes.renew()
         reply = yield from self._add(handle, packed, items)
-        if not all(flags_of(reply)):  # perhaps by an earlier sending, whose receipt the clone has overwritten
-            raise OutcomeUnknownError(
-                f"another process uses the lanes of this one on {self._stored.name!r} (a cloned machine?): "
-                "items that are there already may be there by this very call"
-            )
+        flags = flags_of(reply)
+        if not all(flags):  # perhaps by an earlier sending, whose receipt the clone has overwritten
+            self._raise_unknown(None, lane, handle, items, sent - RECEIPT_SECONDS, late=flags)
         return reply
 
     def _raise_unknown(
         self,
-        error: BaseException,
+        error: BaseException | None,
         lane: Lane,
         handle: Handle,
         items: Encoded,
@@ -215,7 +215,10 @@ class Membership:
         *,
         late: Sequence[bool] = (),
     ) -> NoReturn:
-        """Record the items of a call without an answer, or with a late one, and raise its public error."""
+        """Record the items of a call without an answer, or with a late one, and raise its public error.
+
+        :param error: None if the server has forgotten the call.
+        """
         pending = self._ledger.add(items, lane.name, lane.call, handle.generation, sent, late=late)
         tokens = [each.token(item) for item, each in zip(items, pending, strict=True)]
         raise_unknown(self._stored.name, error, tokens)
@@ -256,7 +259,9 @@ class Membership:
             reply: Reply = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
         except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
             # The token is its caller's, who may ask too; without it this object asks again.
-            raise_unknown(self._stored.name, error, [pending.token(item) if by_token else None])
+            is_final = isinstance(error, Refusal) and error.word == LANE
+            token = pending.token(item) if by_token or is_final else None
+            raise_unknown(self._stored.name, error, [token])
         return reply
 
     def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Reply]:
@@ -286,9 +291,10 @@ class Membership:
 
     def add_count(self, handle: Handle, added: int) -> Op[None]:
         """Count items that were new when their bits were set by other scripts."""
-        lane = self._lanes.take()
-        call = lane.next_call(added)
+
+        def count(lane: Lane) -> Op[Any]:
+            return self._stored.run(_ADD_COUNT, handle, (added, lane.next_call(added)), (lane.key,))
+
         self.loaded += added
         with suppress(LayoutChanged):  # it is another one by now, or has been begun to be rebuilt
-            yield from self._stored.run(_ADD_COUNT, handle, (added, call), (lane.key,))
-        lane.free.append(lane)
+            yield from in_a_lane(self._lanes, count)

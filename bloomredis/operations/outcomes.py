@@ -14,7 +14,7 @@ from bloomredis.errors import (
     RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
-from bloomredis.protocol.replies import NOT_EXECUTED, NotSent, Refusal, client_error, in_doubt
+from bloomredis.protocol.replies import LANE, NOT_EXECUTED, NotSent, Refusal, client_error, in_doubt
 from bloomredis.stored.handle import LayoutChanged
 
 PASSING: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError)
@@ -58,11 +58,11 @@ def is_not_executed(error: BaseException) -> bool:
 def raise_unknown(name: str, error: BaseException | None, tokens: Sequence[str | None]) -> NoReturn:
     """Raise the public error for a call without an answer, whose items have these tokens.
 
-    :param error: None if the server has forgotten the call.
+    :param error: None if the server has forgotten the call; so it has where its lane has gone on.
     """
     advice = _ADVICE if tokens[0] else _ADVICE_WITHOUT
     unknown: OutcomeUnknownError
-    if error is None:
+    if error is None or (isinstance(error, Refusal) and error.word == LANE):
         unknown = OutcomeUnknownError(_FORGOTTEN.format(name), tokens[0])
         unknown.final = True
     elif isinstance(error, ConnectionFailedError):

@@ -18,7 +18,7 @@ from bloomredis.operations.membership import ADD, CONTAINS
 from bloomredis.operations.sharded import ShardedOperations
 from bloomredis.operations.usual_batches import UsualBatch, UsualTests
 from bloomredis.operations.usual_contains import UsualModuleTest, UsualReading, UsualTest, read_identity
-from bloomredis.protocol import clock
+from bloomredis.protocol import clock, forks
 from bloomredis.protocol.receipts import Lane, give_back
 from bloomredis.protocol.steps import Command, Op
 from bloomredis.protocol.wire import beginning, parts
@@ -114,6 +114,7 @@ class Usual:
 
     def add_encoded(self, item: bytes) -> UsualAdd | None:
         """Prepare an add of an item that has been encoded."""
+        forks.check()
         handle, sent = self.stored.handle, clock.now()
         if handle is None or item in self._ledger.items:
             return None
@@ -133,6 +134,7 @@ class Usual:
 
     def add_batch(self, items: Encoded, source: Sequence[Any]) -> UsualBatch | None:
         """Prepare an add of encoded items; None if they are no common ones."""
+        forks.check()
         handle, sent = self.stored.handle, clock.now()
         if handle is None or self.cache or self._ledger.items or not 0 < len(items) <= handle.items:
             return None
@@ -147,6 +149,7 @@ class Usual:
 
     def test_batch(self, items: Encoded) -> UsualTests | None:
         """Prepare a test of encoded items; None if they are no common ones."""
+        forks.check()
         handle = self.stored.handle
         if handle is None or self.cache or self._of_module or not 0 < len(items) <= handle.items:
             return None
@@ -171,6 +174,7 @@ class Usual:
 
     def test_encoded(self, item: bytes) -> UsualTest | None:
         """Prepare a test of an item that has been encoded."""
+        forks.check()
         handle, sent = self.stored.handle, clock.now()
         if handle is None or (self.cache is not None and not self.cache.is_ready(handle, sent)):
             return None

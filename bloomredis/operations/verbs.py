@@ -18,7 +18,7 @@ from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
 from bloomredis.protocol.gather import gather
-from bloomredis.protocol.receipts import Lanes, give_back
+from bloomredis.protocol.receipts import Lane, Lanes, in_a_lane
 from bloomredis.protocol.replies import outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Stored
@@ -235,12 +235,13 @@ class StoredVerbs(Verbs):
 
     def delete(self) -> Op[bool]:
         """Delete the filter; True if it existed."""
-        lane = self.lanes.take() if self.options.retry_safe else None
-        number, keys = ([lane.next_call(0)], [lane.key]) if lane else ([], [])
+
+        def delete(lane: Lane) -> Op[bool]:
+            return self.stored.delete([lane.next_call(0)], [lane.key])
+
+        retry_safe = self.options.retry_safe
         with outcome_matters(self.name), self.stored.under_way.emptying():
-            existed = yield from self.stored.delete(number, keys)
-        if lane:
-            give_back(lane)
+            existed = yield from in_a_lane(self.lanes, delete) if retry_safe else self.stored.delete([], [])
         handle = self.stored.handle  # another call may have opened it meanwhile, before or after
         self._discard_pending(handle.generation if handle else None)
         self.stored.reset()

@@ -1,12 +1,14 @@
 """State that a forked child must not share with its parent: lanes, pending answers, locks.
 
-It is replaced by `os.register_at_fork` before any other code of the child runs.  Where that function is
-missing there is no fork().
+`os.register_at_fork` replaces it before any other code of the child runs.  A program that forks in C, such as
+uWSGI, does not call that, so each public call begins with `check()`.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+from os import getpid
 from typing import Protocol
 from weakref import WeakSet
 
@@ -19,6 +21,9 @@ class Forked(Protocol):
 
 
 _forked: WeakSet[Forked] = WeakSet()
+_process = getpid()
+_locks: dict[int, threading.Lock] = {}
+"""That of each process: a parent's thread may hold the parent's."""
 
 
 def renewed_after_fork(forked: Forked) -> None:
@@ -26,9 +31,19 @@ def renewed_after_fork(forked: Forked) -> None:
     _forked.add(forked)
 
 
+def check() -> None:
+    """Replace the state of a parent process, before a call takes any of it."""
+    if getpid() != _process:
+        with _locks.setdefault(getpid(), threading.Lock()):
+            if getpid() != _process:
+                _renew_all()
+
+
 def _renew_all() -> None:
+    global _process  # noqa: PLW0603 - there is one
     for forked in list(_forked):
         forked.renew()
+    _process = getpid()
 
 
 if hasattr(os, "register_at_fork"):

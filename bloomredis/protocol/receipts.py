@@ -7,8 +7,8 @@ answered; one whose call was not is left alone until the server forgets its rece
 by concurrent callers, not by calls.
 
 A call's name is its number in the lane and a check of what it is about, the packed items and the generation,
-so that a receipt never answers another call: one of a cloned machine that has the same lanes, or one about
-another filter.
+and of when it began, so that a receipt never answers another call: one about another filter, or one of a
+cloned machine or process, which has the same lanes and numbers.
 
 A *token* names an item of a call: the lane, the call, the item's index in it; and it carries checks of the
 item and of the generation, and when the call was first sent.  Lanes of removals have names of their own, so
@@ -22,15 +22,21 @@ import math
 import os
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from time import time_ns
+from typing import Any, Final, TypeVar
 from zlib import crc32
 
 from bloomredis.arguments import shown
 from bloomredis.protocol import clock
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
+from bloomredis.protocol.replies import LANE, Refusal
+from bloomredis.protocol.steps import Op
 from bloomredis.protocol.wire import parts
+
+T = TypeVar("T")
 
 REMOVAL: Final = "r"
 """Mark of the lanes of removals."""
@@ -57,9 +63,9 @@ class Lane:
         self.call = ""  # the name of the last one
 
     def next_call(self, check: int) -> str:
-        """Return the name of a new call, with a check of what it is about."""
+        """Return the name of a new call, with a check of what it is about and of the nanosecond."""
         self.calls = calls = self.calls + 1
-        self.call = call = f"{calls}.{check:08x}"
+        self.call = call = f"{calls}.{(check ^ time_ns()) & 0xFFFFFFFF:08x}"
         return call
 
 
@@ -141,6 +147,21 @@ class Lanes:
     def key(self, name: str) -> bytes:
         """Return the key of the receipt of a lane, or of a token's item when it is asked about."""
         return self._prefix + name.encode()
+
+
+def in_a_lane(lanes: Lanes, run: Callable[[Lane], Op[T]]) -> Op[T]:
+    """Make a call in a lane, or in another one where a clone of this machine or process has used that."""
+    lane = lanes.take()
+    try:
+        reply = yield from run(lane)
+    except Refusal as refusal:
+        if refusal.word != LANE:
+            raise
+        lanes.renew()
+        lane = lanes.take()
+        reply = yield from run(lane)
+    give_back(lane)
+    return reply
 
 
 def give_back(lane: Lane) -> None:

@@ -220,6 +220,8 @@ class Stored(ABC):
 
     def explained(self, refusal: Refusal) -> BloomError:
         """Return the public error for a caller who has not used the filter before."""
+        if refusal.word == replies.LANE:
+            return refusal  # the call is made in another one
         if refusal.word == replies.MISSING:
             return FilterNotFoundError(
                 f"there is no filter {self.name!r}; give capacity and error_rate to create it"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from bloomredis.errors import FilterLostError, FilterMismatchError
 from bloomredis.protocol import clock, replies, scripts
 from bloomredis.protocol.calls import call, send
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.keys import auxiliary_prefix
-from bloomredis.protocol.receipts import Lanes
+from bloomredis.protocol.receipts import Lane, Lanes, in_a_lane
 from bloomredis.protocol.replies import Refusal, outcome_matters
 from bloomredis.protocol.steps import Op
 
@@ -73,11 +73,14 @@ class Writing:
 
         :raises FilterMismatchError: a key is taken; all are left untouched.
         """
-        lane = self._lanes.take()
-        keys = [lane.key, *(each for final in ttls for each in (final, self._temporary[final]))]
+        strings = [each for final in ttls for each in (final, self._temporary[final])]
+
+        def rename(lane: Lane) -> Op[Any]:
+            return call(_RENAME_NEW, [lane.key, *strings], [lane.next_call(0), *ttls.values()])
+
         try:
             with outcome_matters(self._name, "look whether the key is there now"):
-                placed = yield from call(_RENAME_NEW, keys, [lane.next_call(0), *ttls.values()])
+                placed = yield from in_a_lane(self._lanes, rename)
         except Refusal as refusal:
             if refusal.word != replies.MISSING:
                 raise

@@ -8,7 +8,7 @@
 -- ARGV[3]  the owner of the claim (16 bytes)
 -- ARGV[4]  with KEYS[3]: the number of this call in its lane, a dot and a check (FORMAT.md)
 --
--- Reply: 1; or 0 if the claim is another owner's or gone, and nothing was changed
+-- Reply: 1; or, if the claim is another owner's or gone and nothing was changed, 2 if the item is done, else 0
 
 -- include: format
 -- include: header
@@ -39,7 +39,7 @@ if malformed then
   return malformed
 end
 if redis.call('GET', claim) ~= filter.generation .. owner then
-  return 0
+  return items.test(1) and 2 or 0
 end
 local dropped = false
 local function drop()

@@ -24,7 +24,7 @@ import bloomredis
 from bloomredis.bits import batch
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic, Counting
-from bloomredis.protocol import clock
+from bloomredis.protocol import clock, forks
 
 MOST_HASHED: Final = 4096
 """Items whose bits are remembered: hashing a small batch takes longer than executing it."""
@@ -90,12 +90,18 @@ class Environment:
     def begin(self, seed: int) -> None:
         """Start over."""
         self.now = 1000.0
+        self._nanoseconds = 0
         self.pid = 100
         self._random = random.Random(seed)
 
     def monotonic(self) -> float:
         """Return the clock of the clients."""
         return self.now
+
+    def nanoseconds(self) -> int:
+        """Return the clock of the clients, which never stands still for a nanosecond."""
+        self._nanoseconds += 1
+        return int(self.now * 1e9) + self._nanoseconds
 
     def getpid(self) -> int:
         """Return the id of the process whose code is running."""
@@ -118,7 +124,8 @@ class Environment:
         return (
             instead
             | {getattr(os, name): new for name, new in process.items()}
-            | {time.monotonic: self.monotonic, clock.now: self.monotonic}
+            | {time.monotonic: self.monotonic, clock.now: self.monotonic, time.time_ns: self.nanoseconds}
+            | {forks.check: lambda: None}  # all processes are in one
         )
 
     @contextmanager

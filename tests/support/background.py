@@ -37,11 +37,14 @@ def outcome(future: Future[Any]) -> Any:
 
 
 class Child(Generic[T]):
-    """A forked child that does some work."""
+    """A forked child that does some work.
 
-    def __init__(self, work: Callable[[], T]) -> None:
+    :param fork: forks.
+    """
+
+    def __init__(self, work: Callable[[], T], fork: Callable[[], int] = os.fork) -> None:
         self._reader, writer = os.pipe()
-        self._pid = os.fork()
+        self._pid = fork()
         if self._pid == 0:
             _report(work, writer)
         os.close(writer)

@@ -42,8 +42,13 @@ def _debts_survive_a_fork(patch: Patch) -> None:
 
 def _receipts_answer_other_calls(patch: Patch) -> None:
     """A receipt is found by the number of the call alone."""
-    next_call = Lane.next_call
-    patch(Lane, "next_call", lambda self, _: next_call(self, 0))
+
+    def next_call(lane: Lane, _: int) -> str:
+        lane.calls += 1
+        lane.call = f"{lane.calls}.00000000"
+        return lane.call
+
+    patch(Lane, "next_call", next_call)
 
 
 def _lanes_are_not_bound(patch: Patch) -> None:

@@ -1,0 +1,203 @@
+"""Children that are forked in C, which Python's hooks do not see, and clones of a process."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+import redis
+
+from bloomredis import BloomError, BloomFilter, ClaimLostError, CountingBloomFilter, OutcomeUnknownError
+from bloomredis.protocol import forks
+from tests.support.background import Child
+from tests.support.servers import Server
+from tests.support.values import for_each
+
+ITEMS: Final = [str(number) for number in range(300)]
+SHAPE: Final[dict[str, Any]] = {"capacity": 10_000, "error_rate": 1e-9}
+
+
+def fork() -> int:
+    """Fork as a program in C does."""
+    return int(ctypes.CDLL(None).fork())
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """Return the result of a call, or the class of its error."""
+    try:
+        return call()
+    except BloomError as error:
+        return type(error)
+
+
+def clones(client: redis.Redis, *calls: Callable[[], Any]) -> list[Any]:
+    """Return the outcome of each call, one after the other in a clone of this process with its id."""
+    pool = client.connection_pool
+    pool.disconnect()
+
+    def clone(call: Callable[[], Any]) -> Any:
+        vars(forks)["getpid"] = lambda: vars(forks)["_process"]
+        pool.reset()  # each has connections of its own
+        return outcome(call)
+
+    return [Child(lambda call=call: clone(call), fork).result() for call in calls]  # type: ignore[misc]
+
+
+def each_added(f: Any) -> list[str]:
+    return [item for item in ITEMS if f.add(item)]
+
+
+def each_done(f: Any) -> list[str]:
+    done = []
+    for item in ITEMS:
+        with f.claim(item) as claim:
+            if claim:
+                done.append(item)
+    return done
+
+
+def each_taken_once(f: Any) -> list[str]:
+    done: list[str] = []
+    for item in ITEMS:
+        f.once()(done.append)(item)
+    return done
+
+
+@for_each("coalesce", [True, False])
+@for_each("work", [each_added, each_done, each_taken_once])
+def test_each_item_has_one_winner(
+    any_server: Server,
+    work: Callable[[Any], list[str]],
+    coalesce: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Among the parent and its children, over connections of their own."""
+    with any_server.client() as client:
+        client.flushall()
+        f = BloomFilter[str](client, "seen", coalesce=coalesce, **SHAPE)
+        f.add("warm")
+        with f.claim("warm too"):
+            pass
+        children = [Child(lambda: work(f), fork) for _ in range(3)]
+        won = [*work(f), *(item for child in children for item in child.result())]
+    assert Counter(won) == Counter(ITEMS)
+
+
+def test_a_child_holds_no_claim_of_its_parent(any_client: redis.Redis) -> None:
+    """It is told that another has the item, and what a call of the parent is owed is not the child's."""
+    f = BloomFilter[str](any_client, "seen", **SHAPE)
+    with f.claim("a") as claim:
+        assert Child(lambda: f.claim("a").state, fork).result() == "busy"
+        Child(lambda: claim.__exit__(None, None, None), fork).result()
+        assert claim.state == "claimed"
+        assert not f.contains("a")
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+class TestClones:
+    """Two clones make the same call: one execution never answers both."""
+
+    def filter_of(self, client: redis.Redis, kind: Any = BloomFilter, *, is_warm: bool) -> Any:
+        """Return a filter, which has been in use if it is warm."""
+        f = kind(client, "seen", **SHAPE)
+        f.reserve()
+        if is_warm:
+            f.add("warm")
+        return f
+
+    @pytest.mark.parametrize("many", [False, True])
+    def test_an_add(self, any_client: redis.Redis, *, is_warm: bool, many: bool) -> None:
+        """The second is told that nobody knows any more, or that the item is there; later calls are sure."""
+        f = self.filter_of(any_client, is_warm=is_warm)
+
+        def add(*, item: str) -> Any:
+            return f.add_many([item]) if many else f.add(item)
+
+        def add_again() -> Any:
+            first = outcome(lambda: add(item="x"))
+            return first, add(item="y"), add(item="y")
+
+        first, second = clones(any_client, lambda: add(item="x"), add_again)
+        yes, no = ([True], [False]) if many else (True, False)
+        assert first == yes
+        assert second[0] != yes
+        assert second[1:] == (yes, no)
+
+    def test_an_error_of_an_add_is_final(self, any_client: redis.Redis, *, is_warm: bool) -> None:
+        """Its token and its item have the same error again."""
+        f = self.filter_of(any_client, is_warm=is_warm)
+
+        def add() -> Any:
+            told, token = [], None
+            for _ in range(3):
+                with pytest.raises(OutcomeUnknownError) as met:
+                    f.add("x", token=token)
+                told.append((bool(met.value.token), met.value.final))
+                token = None if token else met.value.token
+            return told
+
+        _, told = clones(any_client, lambda: f.add("x"), add)
+        assert told == [(True, True)] * 3
+
+    def test_a_removal(self, any_client: redis.Redis, *, is_warm: bool) -> None:
+        """Both take one away."""
+        f = self.filter_of(any_client, CountingBloomFilter, is_warm=is_warm)
+        for _ in range(3):
+            f.add("x")
+        assert clones(any_client, lambda: f.remove("x"), lambda: f.remove("x")) == [True, True]
+        assert [f.remove("x"), f.remove("x")] == [True, False]
+
+    def test_a_queued_add(self, any_client: redis.Redis, *, is_warm: bool) -> None:
+        """One that was queued in each."""
+        f = self.filter_of(any_client, is_warm=is_warm)
+
+        def add() -> Any:
+            with any_client.pipeline() as pipe:
+                f.queue_add(pipe, "x")
+                return [reply == 1 for reply in pipe.execute(raise_on_error=False)]
+
+        assert clones(any_client, add, add) == [[True], [False]]
+
+    def test_a_commit(self, any_client: redis.Redis, *, is_warm: bool) -> None:
+        """Of a claim that both have: the second is told that the item is done already."""
+        f = self.filter_of(any_client, is_warm=is_warm)
+        claim = f.claim("x")
+
+        def commit() -> str:
+            with pytest.raises(ClaimLostError, match="done already"):
+                claim.commit()
+            return str(claim.state)
+
+        assert clones(any_client, claim.commit, commit) == [None, "lost"]
+
+    def test_commits_of_their_own(self, any_client: redis.Redis, *, is_warm: bool) -> None:
+        """No error reaches a caller because the other one has used the lane."""
+        f = self.filter_of(any_client, is_warm=is_warm)
+        assert clones(any_client, *(lambda item=item: f.claim(item).commit() for item in "ab")) == [
+            None,
+            None,
+        ]
+        assert f.contains_many(["a", "b"]) == [True, True]
+
+    def test_a_deletion(self, any_client: redis.Redis, *, is_warm: bool) -> None:
+        """Of what the other has made anew: both delete."""
+        f = self.filter_of(any_client, is_warm=is_warm)
+
+        def delete() -> tuple[bool, int]:
+            f.reserve()
+            return f.delete(), any_client.exists("seen")
+
+        assert clones(any_client, delete, delete) == [(True, 0), (True, 0)]
+
+    def test_a_load(self, any_client: redis.Redis, *, is_warm: bool) -> None:
+        """Both are counted."""
+        f = self.filter_of(any_client, is_warm=is_warm)
+        before = f.info().count
+        assert clones(any_client, *(lambda n=n: f.load([f"{n}.{i}" for i in range(50)]) for n in (1, 2))) == [
+            50,
+            50,
+        ]
+        f = BloomFilter(any_client, "seen", **SHAPE)
+        assert f.info().count == before + 100
