@@ -128,6 +128,13 @@ class BatchInterruptedError(BloomError):
         return type(self), (*self.args, self.results, self.rest, self.tokens), {"final": self.final}
 
 
+class ClaimUncheckedError(BloomError):
+    """A block ran with a claim that was not held, and never asked whether it was.
+
+    The item was done, or another worker held it.  Test it: ``with f.claim(x) as claim: if claim: ...``.
+    """
+
+
 class ClaimLostError(BloomError):
     """The worker does not hold the item (any more): its lease expired, or the filter was cleared.
 

@@ -13,6 +13,7 @@ from bloomredis.drivers import observing
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.driven import AsyncDriven, Driven
 from bloomredis.drivers.renewing import renew_in_task, renew_in_thread
+from bloomredis.errors import ClaimUncheckedError
 from bloomredis.operations.held import Held, State
 
 _log = logging.getLogger("bloomredis")
@@ -24,7 +25,8 @@ class _Claim:
     `state` is `"claimed"` (this worker holds the item until the lease runs out), `"done"` (it is in the
     filter) or `"busy"` (another worker holds it); after a call `"released"` or `"lost"`.  As a context
     manager it commits on a clean exit and releases the item on an exception; where the item is not
-    held it does nothing, so test it first: ``with f.claim(x) as claim: if claim: ...``.
+    held it does nothing, so test it first: ``with f.claim(x) as claim: if claim: ...``.  A block that ends
+    without having asked for its truth or `state` raises `ClaimUncheckedError` then.
 
     It pickles with its filter: another process may commit it.  A filter that was given a client pickles
     without; hand on `token` then, for `from_token`.
@@ -36,8 +38,9 @@ class _Claim:
         self._run = seen._run  # noqa: SLF001
         self._held = held
         self._process = os.getpid()  # that made or entered it
+        self._to_check = held.state != "claimed"
         observing.watch_claim(self, seen)
-        if renew and self:
+        if renew and held.state == "claimed":
             self._renew()
 
     def _renew(self) -> None:
@@ -52,6 +55,7 @@ class _Claim:
     @property
     def state(self) -> State:
         """`"claimed"` if this worker holds the item, else the reason why not."""
+        self._to_check = False
         return self._held.state
 
     @property
@@ -84,18 +88,24 @@ class _Claim:
         return _unpickled, (self._filter, self.token)
 
     def __bool__(self) -> bool:
-        return self._held.state == "claimed"
+        return self.state == "claimed"
 
     def __repr__(self) -> str:
-        return f"<Claim on {shown(self.item)}: {self.state}>"
+        return f"<Claim on {shown(self.item)}: {self._held.state}>"
 
     def _end_by(self, kind: type[BaseException] | None) -> Literal["commit", "release"] | None:
         """Return how a block that is left ends the claim: a forked child leaves its parent's as it is."""
         if self._process != os.getpid():
             return None
-        if kind is None and (self or self._held.is_unreported):
+        state = self._held.state
+        if kind is None and (state == "claimed" or self._held.is_unreported):
             return "commit"
-        return "release" if self else None
+        if kind is None and self._to_check:
+            raise ClaimUncheckedError(
+                f"the block ran, though {shown(self.item)} is {state}: this worker did not hold it. "
+                "Test the claim in the block: with seen.claim(item) as claim: if claim: ..."
+            )
+        return "release" if state == "claimed" else None
 
     def _not_released(self, error: Exception) -> None:
         """Log that a release failed, since the caller's own exception is the one to raise."""

@@ -156,6 +156,15 @@ def test_what_bites(facts: Facts, worst: tuple[Severity, str] | None) -> None:
     assert [finding.severity for finding in found] == sorted((f.severity for f in found), reverse=True)
 
 
+@for_each("policy", ["allkeys-lru", "volatile-ttl"])
+def test_every_policy_that_evicts_takes_claims_and_receipts(policy: str) -> None:
+    """The way out is `noeviction`."""
+    (found,) = checkup(Facts(info=limit(10**8, policy), stored=stored()))
+    assert "claims" in found.why
+    assert "receipt" in found.why
+    assert "noeviction" in found.way_out
+
+
 def test_an_overfull_filter_is_described_by_its_rate() -> None:
     """At three times the capacity nearly half of new items are lost: (1 - e^(-7 * 3 / 9.585))^7."""
     (found,) = checkup(Facts(name="n", stored=stored(count=3_000_000)))

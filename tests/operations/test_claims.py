@@ -25,6 +25,7 @@ from bloomredis import (
     BatchInterruptedError,
     BloomFilter,
     ClaimLostError,
+    ClaimUncheckedError,
     ConnectionFailedError,
     FilterLostError,
     OutcomeUnknownError,
@@ -224,6 +225,48 @@ def test_the_async_context_manager(any_server: Server) -> None:
                 async with f.claim("c"):
                     raise asyncio.CancelledError
             assert await f.claim("c")
+
+    asyncio.run(main())
+
+
+@for_each("state", ["done", "busy"])
+def test_a_claim_that_is_not_held_has_to_be_tested(any_client: redis.Redis, state: str) -> None:
+    """By the end of its block: by its truth or its state.  An error of the block's own is raised instead."""
+    f = make(BloomFilter, any_client)
+    held = f.claim(state)
+    if state == "done":
+        held.commit()
+    for ask in (bool, lambda claim: claim.state):
+        with f.claim(state) as claim:
+            ask(claim)
+    for ask in (repr, lambda claim: claim.item, lambda claim: claim.remaining, lambda claim: claim.token):
+        with (
+            pytest.raises(ClaimUncheckedError, match=f"{state}.*if claim:"),
+            f.claim(state, renew=True) as claim,
+        ):
+            ask(claim)
+    with pytest.raises(KeyError), f.claim(state):
+        raise KeyError
+
+
+def test_a_claim_that_is_held_need_not_be_tested(any_client: redis.Redis) -> None:
+    """However it ends in its block."""
+    f = make(BloomFilter, any_client)
+    for end in ("commit", "release"):
+        with f.claim(end) as claim:
+            getattr(claim, end)()
+
+
+def test_an_async_claim_that_is_not_held_has_to_be_tested(any_server: Server) -> None:
+    """Likewise."""
+
+    async def main() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", capacity=100, error_rate=0.001)
+            async with f.claim("a"):
+                with pytest.raises(ClaimUncheckedError):
+                    async with f.claim("a"):
+                        pass
 
     asyncio.run(main())
 

@@ -20,7 +20,11 @@ def eviction(facts: Facts) -> Findings:
         seen += "; it has no effect while maxmemory is not set"
     way_out = "CONFIG SET maxmemory-policy noeviction; keep filters and caches on different servers"
     if policy.startswith("allkeys"):
-        why = "the server may evict the filter whenever memory runs short; all its items are lost"
+        why = (
+            "when memory runs short the server may evict any key: the filter, and all its items are lost; "
+            "claims, so that two workers hold an item; the receipt of a call that waits for its answer, so "
+            "that the call sent again reports its own items as present"
+        )
         yield Finding(Severity.CRITICAL, seen, why, way_out)
     elif policy.startswith("volatile") and expires:
         why = f"when memory runs short the server may evict {facts.name!r}, which has a ttl"
