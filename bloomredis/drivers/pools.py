@@ -291,8 +291,12 @@ class AsyncInside(_Inside):
     async def send(self, connection: Any, packed: list[bytes]) -> None:
         """Send what is packed."""
         if connection.is_connected and not connection.health_check_interval:
-            connection._writer.writelines(packed)
-            if not connection._writer.transport.get_write_buffer_size():
+            try:
+                connection._writer.writelines(packed)
+                left = connection._writer.transport.get_write_buffer_size()
+            except RuntimeError as error:  # uvloop's, of a connection that has just been closed
+                raise self._closed[0](str(error)) from error
+            if not left:
                 return  # the system has it all: there is nothing to wait for, or to limit the time of
             packed = []
         await connection.send_packed_command(packed)

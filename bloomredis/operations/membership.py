@@ -297,4 +297,7 @@ class Membership:
 
         self.loaded += added
         with suppress(LayoutChanged):  # it is another one by now, or has been begun to be rebuilt
-            yield from in_a_lane(self._lanes, count)
+            if self._retry_safe:
+                yield from in_a_lane(self._lanes, count)
+            else:
+                yield from self._stored.run(_ADD_COUNT, handle, [added], again=False)

@@ -49,6 +49,8 @@ BEING_REBUILT: Final = 1
 REBUILT: Final = 2
 """Bit of `rebuilds`: the filter is the successor of another one."""
 TAG_BYTES: Final = 3
+_LATEST: Final = 253_402_300_799_999_999
+"""The end of the year 9999, as `created_at`: the latest time of a datetime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,7 @@ class Header:
             and 1 <= self.num_bits <= (2**32 - HEADER_BITS) // cell_bits(self.kind)
             and self.capacity >= 1
             and 0.0 < self.error_rate < 1.0
+            and self.created_at <= _LATEST
             and self._has_possible_blocks()
         )
 
@@ -188,6 +191,7 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
     if not head.is_possible:
         raise ValueError(
             f"its parameters make no filter: num_hashes {hashes}, num_bits {head.num_bits}, "
-            f"capacity {head.capacity}, error_rate {head.error_rate}, blocks_per_item {blocks}"
+            f"capacity {head.capacity}, error_rate {head.error_rate}, blocks_per_item {blocks}, "
+            f"created_at {head.created_at}"
         )
     return head

@@ -12,7 +12,8 @@
 -- include: header
 -- include: receipts
 
-local key, receipt, identity, added, number = KEYS[1], KEYS[2], ARGV[1], read_number(ARGV[2], 0), ARGV[3]
+local key, identity, added, number = KEYS[1], ARGV[1], read_number(ARGV[2], 0), ARGV[3]
+local receipt = number and KEYS[2]
 
 local replayed = replay(receipt, number)
 if replayed then

@@ -492,6 +492,29 @@ def test_a_connection_that_another_thread_closes(
     assert (f.add("a"), own.connection_pool._in_use_connections) == (True, set())
 
 
+@pytest.mark.parametrize("what", ["writelines", "transport"])
+def test_a_connection_that_uvloop_has_closed(
+    any_server: Server, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """It raises RuntimeError where asyncio's own loop writes to nobody: the client connects again."""
+
+    async def main() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", capacity=100, error_rate=0.001)
+            assert await f.add("warm")
+            (connection,) = client.connection_pool._available_connections
+            gone = Mock(wraps=connection._writer)
+            failing = gone if what == "writelines" else gone.transport
+            name = "writelines" if what == "writelines" else "get_write_buffer_size"
+            setattr(failing, name, Mock(side_effect=RuntimeError("the handler is closed")))
+            with monkeypatch.context() as patch:
+                patch.setattr(connection, "_writer", gone)
+                assert await f.add("a")
+            assert not await f.add("a")
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("ending", [ConnectionError, asyncio.CancelledError])
 def test_a_pool_that_fails_to_take_a_connection_back(
     any_server: Server, monkeypatch: pytest.MonkeyPatch, ending: type[BaseException]

@@ -55,6 +55,7 @@ BLOCKED = bytes.fromhex(next(c["hex"] for c in VECTORS["headers"] if c["fields"]
         (12, 4, "options"),
         (16, 1, "num_bits"),
         (32, 0xFF, "error_rate"),
+        (48, 0xFF, "created_at"),
     ],
 )
 def test_a_damaged_header_is_refused(at: int, byte: int, complaint: str) -> None:
