@@ -20,9 +20,6 @@ from typing import Final, SupportsIndex
 
 from bloomredis.bits.limits import COUNTER_BITS, HEADER_BITS
 
-LOWEST_RATE: Final = 1e-300
-"""The lowest error rate whose shares can be told from 0."""
-
 MAX_BITS = 2**32 - HEADER_BITS
 """Limit of one filter's bits: a Redis string holds 2^32 bits, and the header takes 512."""
 
@@ -58,14 +55,12 @@ def checked_capacity(capacity: SupportsIndex) -> int:
 
 
 def checked_error_rate(error_rate: float) -> float:
-    """Return `error_rate` as a float between `LOWEST_RATE` and 1.  Raises `TypeError` or `ValueError`."""
+    """Return `error_rate` as a float strictly between 0 and 1.  Raises `TypeError` or `ValueError`."""
     if isinstance(error_rate, bool) or not hasattr(error_rate, "__float__"):
         raise TypeError(f"error_rate must be a float, not {type(error_rate).__name__} {error_rate!r}")
     rate = float(error_rate)
     if not 0.0 < rate < 1.0:
         raise ValueError(f"error_rate must lie strictly between 0 and 1, not {rate}")
-    if rate < LOWEST_RATE:
-        raise ValueError(f"error_rate must be at least {LOWEST_RATE}, not {rate}")
     return rate
 
 

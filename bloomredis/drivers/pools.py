@@ -156,9 +156,7 @@ class _Inside:
             return True
         if state["connection_pool"] is not self.pool:
             return True
-        if self._metrics is None:
-            return False
-        observed = self._metrics._observability_instance
+        observed = self._metrics and self._metrics._observability_instance
         return observed is not None and observed._provider_manager is not None
 
     def _says_closed(self, error: BaseException) -> bool:
@@ -293,10 +291,9 @@ class AsyncInside(_Inside):
         if connection.is_connected and not connection.health_check_interval:
             try:
                 connection._writer.writelines(packed)
-                left = connection._writer.transport.get_write_buffer_size()
+                if not connection._writer.transport.get_write_buffer_size():
+                    return  # the system has it all: there is nothing to wait for, or to limit the time of
             except RuntimeError as error:  # uvloop's, of a connection that has just been closed
                 raise self._closed[0](str(error)) from error
-            if not left:
-                return  # the system has it all: there is nothing to wait for, or to limit the time of
             packed = []
         await connection.send_packed_command(packed)

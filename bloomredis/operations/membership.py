@@ -215,10 +215,7 @@ class Membership:
         *,
         late: Sequence[bool] = (),
     ) -> NoReturn:
-        """Record the items of a call without an answer, or with a late one, and raise its public error.
-
-        :param error: None if the server has forgotten the call.
-        """
+        """Record the items of a call without an answer, or with a late one, and raise its public error."""
         pending = self._ledger.add(items, lane.name, lane.call, handle.generation, sent, late=late)
         tokens = [each.token(item) for item, each in zip(items, pending, strict=True)]
         raise_unknown(self._stored.name, error, tokens)
@@ -259,9 +256,8 @@ class Membership:
             reply: Reply = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
         except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
             # The token is its caller's, who may ask too; without it this object asks again.
-            is_final = isinstance(error, Refusal) and error.word == LANE
-            token = pending.token(item) if by_token or is_final else None
-            raise_unknown(self._stored.name, error, [token])
+            by_token |= isinstance(error, Refusal) and error.word == LANE
+            raise_unknown(self._stored.name, error, [pending.token(item) if by_token else None])
         return reply
 
     def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Reply]:

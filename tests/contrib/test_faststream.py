@@ -26,7 +26,7 @@ from tests.support.readme import ROOT, on_page
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
-SLOW = 120.0
+SLOW = 240.0
 """Seconds in which two applications handle 10,000 messages, one by one."""
 
 

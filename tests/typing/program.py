@@ -22,6 +22,7 @@ from bloomredis import (
     CallEvent,
     Claim,
     ClaimLostError,
+    ClaimUncheckedError,
     ConnectionFailedError,
     CountingBloomFilter,
     FilterFullError,
@@ -313,7 +314,7 @@ def claims(seen: BloomFilter, urls: list[str]) -> None:
         try:
             each.extend(60)
             each.commit()
-        except ClaimLostError:
+        except (ClaimLostError, ClaimUncheckedError):
             each.release()
 
 
