@@ -31,7 +31,7 @@ STAGES: Final[list[list[list[Step]]]] = [
     [[("test", ("test",), 155)]],
     [
         [
-            ("test-faults", ("test-faults",), 330),
+            ("test-faults", ("test-faults",), 300),
             ("docs", ("docs",), 20),
             ("test-long", ("test-long",), 60),
         ],

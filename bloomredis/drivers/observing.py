@@ -65,8 +65,13 @@ def _none(_: Any, __: Any) -> int:
     return 0
 
 
-def _busy(claims: Any) -> int:
-    return sum(claim.state == "busy" for claim in claims)
+def _in_state(state: str) -> Callable[[Any], int]:
+    """Return what counts claims in a state; it does not look at them for a caller who has to."""
+    return lambda claims: sum(claim._held.state == state for claim in claims)  # noqa: SLF001
+
+
+def _of_one(count: Callable[[Any], int]) -> Callable[[Any], int]:
+    return lambda claim: count([claim])
 
 
 _VERBS: Final = {
@@ -76,8 +81,8 @@ _VERBS: Final = {
     "contains_many": _Verb(_many, lambda there: len(there) - sum(there), may_be_cached=True),
     "remove": _Verb(_one),
     "load": _Verb(lambda _, read: read or 0),
-    "claim": _Verb(_one, lambda claim: int(bool(claim)), lambda claim: _busy([claim])),
-    "claim_many": _Verb(_many, lambda claims: sum(map(bool, claims)), _busy),
+    "claim": _Verb(_one, _of_one(_in_state("claimed")), _of_one(_in_state("busy"))),
+    "claim_many": _Verb(_many, _in_state("claimed"), _in_state("busy")),
     **dict.fromkeys(
         ("commit_many", "release_many", "extend_many"), _Verb(_many, lost=lambda states: states.count("lost"))
     ),

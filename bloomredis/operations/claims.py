@@ -25,7 +25,7 @@ from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.gather import gather
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.receipts import Lanes, give_back
-from bloomredis.protocol.replies import LANE, Refusal, outcome_matters
+from bloomredis.protocol.replies import Refusal, is_used_by_clone, outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
@@ -176,7 +176,7 @@ class Claims:
             with outcome_matters(self._stored.name, _AGAIN):
                 reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
         except Refusal as refusal:
-            if refusal.word != LANE:
+            if not is_used_by_clone(refusal):
                 raise
             self._lanes.renew()  # a clone of this machine or process has used it
             held.lane = None

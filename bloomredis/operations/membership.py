@@ -22,7 +22,7 @@ from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.metering import count_receipt
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back, in_a_lane
-from bloomredis.protocol.replies import LANE, Refusal, Reply, flags_of, outcome_matters
+from bloomredis.protocol.replies import Refusal, Reply, flags_of, is_used_by_clone, outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Arguments, Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
@@ -165,7 +165,7 @@ class Membership:
         try:
             reply = yield from self._stored.run(self._change, handle, (packed, lane.call), (lane.key,))
         except BaseException as error:
-            if isinstance(error, Refusal) and error.word == LANE:
+            if is_used_by_clone(error):
                 return (yield from self._add_elsewhere(lane, handle, packed, items, sent))
             if is_not_executed(error):
                 give_back(lane)
@@ -256,8 +256,8 @@ class Membership:
             reply: Reply = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
         except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
             # The token is its caller's, who may ask too; without it this object asks again.
-            by_token |= isinstance(error, Refusal) and error.word == LANE
-            raise_unknown(self._stored.name, error, [pending.token(item) if by_token else None])
+            given = by_token or is_used_by_clone(error)
+            raise_unknown(self._stored.name, error, [pending.token(item) if given else None])
         return reply
 
     def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Reply]:

@@ -14,7 +14,14 @@ from bloomredis.errors import (
     RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
-from bloomredis.protocol.replies import LANE, NOT_EXECUTED, NotSent, Refusal, client_error, in_doubt
+from bloomredis.protocol.replies import (
+    NOT_EXECUTED,
+    NotSent,
+    Refusal,
+    client_error,
+    in_doubt,
+    is_used_by_clone,
+)
 from bloomredis.stored.handle import LayoutChanged
 
 PASSING: Final = (ConnectionFailedError, OutcomeUnknownError, ServerRefusedError)
@@ -62,7 +69,7 @@ def raise_unknown(name: str, error: BaseException | None, tokens: Sequence[str |
     """
     advice = _ADVICE if tokens[0] else _ADVICE_WITHOUT
     unknown: OutcomeUnknownError
-    if error is None or (isinstance(error, Refusal) and error.word == LANE):
+    if error is None or is_used_by_clone(error):
         unknown = OutcomeUnknownError(_FORGOTTEN.format(name), tokens[0])
         unknown.final = True
     elif isinstance(error, ConnectionFailedError):

@@ -32,7 +32,7 @@ from bloomredis.arguments import shown
 from bloomredis.protocol import clock
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
-from bloomredis.protocol.replies import LANE, Refusal
+from bloomredis.protocol.replies import Refusal, is_used_by_clone
 from bloomredis.protocol.steps import Op
 from bloomredis.protocol.wire import parts
 
@@ -155,7 +155,7 @@ def in_a_lane(lanes: Lanes, run: Callable[[Lane], Op[T]]) -> Op[T]:
     try:
         reply = yield from run(lane)
     except Refusal as refusal:
-        if refusal.word != LANE:
+        if not is_used_by_clone(refusal):
             raise
         lanes.renew()
         lane = lanes.take()

@@ -178,6 +178,11 @@ def without_module(name: str) -> ServerRefusedError:
     )
 
 
+def is_used_by_clone(error: BaseException) -> bool:
+    """True if the server refused a call since a clone of this machine or process has used its lane."""
+    return isinstance(error, Refusal) and error.word == LANE
+
+
 def is_no_reply(error: Exception) -> bool:
     """Return whether an error says that no answer came."""
     names = _names(error)

@@ -220,7 +220,7 @@ class Stored(ABC):
 
     def explained(self, refusal: Refusal) -> BloomError:
         """Return the public error for a caller who has not used the filter before."""
-        if refusal.word == replies.LANE:
+        if replies.is_used_by_clone(refusal):
             return refusal  # the call is made in another one
         if refusal.word == replies.MISSING:
             return FilterNotFoundError(

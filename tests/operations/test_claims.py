@@ -30,6 +30,7 @@ from bloomredis import (
     FilterLostError,
     OutcomeUnknownError,
 )
+from bloomredis.operations.events import CallEvent
 from bloomredis.operations.held import Owed, Terms
 from tests.support.losing import losing
 from tests.support.racing import PROCESSES, race_threads
@@ -247,6 +248,17 @@ def test_a_claim_that_is_not_held_has_to_be_tested(any_client: redis.Redis, stat
             ask(claim)
     with pytest.raises(KeyError), f.claim(state):
         raise KeyError
+
+
+def test_an_observed_claim_that_is_not_held_has_to_be_tested(any_client: redis.Redis) -> None:
+    """A hook that is told how many claims are held has not looked for the caller."""
+    events: list[CallEvent] = []
+    f = make(BloomFilter, any_client, observe=events.append)
+    assert f.claim("a")
+    for claim in (f.claim("a"), *f.claim_many(["a"])):
+        with pytest.raises(ClaimUncheckedError), claim:
+            pass
+    assert [(event.new, event.busy) for event in events] == [(1, 0), (0, 1), (0, 1)]
 
 
 def test_a_claim_that_is_held_need_not_be_tested(any_client: redis.Redis) -> None:

@@ -362,7 +362,7 @@ class Watch:
                 assert not there, f"there {before - self.told[item]:.3f} s after it was added"
 
 
-@sized("parts", make_test=30, make_test_all=100)
+@sized("parts", make_test=20, make_test_all=100)
 def test_at_least_and_at_most(server: Server, parts: int) -> None:
     """Items at random times, with idle gaps, watched around both limits; nothing is left behind."""
     generator = random.Random(2)

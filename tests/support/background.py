@@ -39,7 +39,7 @@ def outcome(future: Future[Any]) -> Any:
 class Child(Generic[T]):
     """A forked child that does some work.
 
-    :param fork: forks.
+    :param fork: starts the child as `os.fork` does, perhaps behind Python's back.
     """
 
     def __init__(self, work: Callable[[], T], fork: Callable[[], int] = os.fork) -> None:

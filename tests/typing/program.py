@@ -314,8 +314,13 @@ def claims(seen: BloomFilter, urls: list[str]) -> None:
         try:
             each.extend(60)
             each.commit()
-        except (ClaimLostError, ClaimUncheckedError):
+        except ClaimLostError:
             each.release()
+    try:
+        with claim:
+            log.info("nobody looks whether it is held")
+    except ClaimUncheckedError as error:
+        log.info("%s", error)
 
 
 def long_claims(seen: BloomFilter, urls: list[str]) -> None:
