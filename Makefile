@@ -35,7 +35,7 @@ test-all: $(READY)
 
 # The adapters in bloomredis/contrib, each with its framework; they have an environment of their own.
 test-contrib: $(CONTRIB)/ready
-	BLOOMREDIS_CONTRIB=required $(CONTRIB)/bin/pytest tests/contrib
+	BLOOMREDIS_CONTRIB=required $(CONTRIB)/bin/pytest --numprocesses auto tests/contrib
 
 # The oldest numpy: its arithmetic of arrays and single numbers is another one.  It has no wheel for later versions of Python.
 OLD_NUMPY := $(VENV)/clients/numpy-1
@@ -55,7 +55,6 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
-	$(BIN)/basedpyright --project tests/typing --pythonpath $(BIN)/python
 	$(BIN)/pytest -m types tests/test_typing.py
 
 # The pages of docs/, as HTML in docs/_build; a warning is an error.

@@ -146,7 +146,7 @@ class Batches:
 
 
 async def _execute(client: AsyncClient, step: steps.Step) -> Any:
-    if isinstance(step, steps.NextBatch | steps.Compute):
+    if isinstance(step, steps.Here):
         return await _here(step)
     if isinstance(step, steps.Concurrent):
         return await _at_once([_execute(client, each) for each in step.steps])
@@ -157,7 +157,9 @@ async def _execute(client: AsyncClient, step: steps.Step) -> Any:
     return await _send(client, step)
 
 
-async def _here(step: steps.NextBatch | steps.Compute) -> Any:
+async def _here(step: steps.Here) -> Any:
+    if isinstance(step, steps.Sleep):
+        return await asyncio.sleep(step.seconds)
     loop = asyncio.get_running_loop()
     if isinstance(step, steps.Compute):
         return await loop.run_in_executor(None, step.function)
@@ -193,8 +195,8 @@ async def _act(client: Any, act: cluster.Act) -> Any:
         return await _send_to_node(act)
     if isinstance(act, cluster.SendAll):
         return await _at_once([_send_to_node(send) for send in act.sends])
-    if isinstance(act, cluster.Sleep):
-        return await asyncio.sleep(act.seconds)
+    if isinstance(act, steps.Sleep):
+        return await _here(act)
     if isinstance(act, cluster.RefreshSlot):
         return await _refresh_slot(client, act)
     if isinstance(act, cluster.RefreshMap):

@@ -52,7 +52,8 @@ class Claimer(Driven, Generic[I]):
 
         Of concurrent claims on an item one is `"claimed"`; the item is in the filter from its commit on.
         A worker that crashes loses the item when the lease runs out, and then another may claim it.
-        One round trip, and one more for the commit.
+        One round trip, and one more for the commit; where the client's pool has no connection left, each
+        waits for one up to 20 seconds.
 
         :param lease: seconds (or a timedelta) for which it is held; `Claim.extend` makes it longer.
         :param renew: hold it until its commit or release begins, or this object is gone: at each third of the
@@ -84,7 +85,8 @@ class Claimer(Driven, Generic[I]):
     def commit_many(self, claims: Iterable[Claim]) -> list[State]:
         """Commit claims; return the state of each afterwards, in order.
 
-        One round trip for 1,000, and one more for the first batch of an object.
+        One round trip for 1,000, and one more for the first batch of an object.  Those that have no answer
+        are made again until their leases have ended.
 
         The state is `"done"`; or `"lost"` if the claim was not held any more, and nothing was changed.  One
         that is not held, as of a busy item, is left alone and keeps its state.  Each commit is atomic by

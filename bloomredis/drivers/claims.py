@@ -131,6 +131,9 @@ class Claim(_Claim):
     def commit(self) -> None:
         """Put the item into the filter and drop the claim, in one step.  Nothing to do if it is done.
 
+        Without an answer, or refused by a server that restarts or fails over, it is made again until the
+        lease has ended.
+
         :raises ClaimLostError: the claim is not held any more; nothing was changed.
         :raises OutcomeUnknownError: no answer came; a second call answers as this one would have.
         """

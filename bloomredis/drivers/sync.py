@@ -116,7 +116,7 @@ class Batches:
 
 
 def _execute(client: SyncClient, step: steps.Step) -> Any:
-    if isinstance(step, steps.NextBatch | steps.Compute):
+    if isinstance(step, steps.Here):
         return _here(step)
     if isinstance(step, steps.Concurrent):
         return _at_once([partial(_execute, client, each) for each in step.steps])
@@ -127,7 +127,9 @@ def _execute(client: SyncClient, step: steps.Step) -> Any:
     return _send(client, step)
 
 
-def _here(step: steps.NextBatch | steps.Compute) -> Any:
+def _here(step: steps.Here) -> Any:
+    if isinstance(step, steps.Sleep):
+        return time.sleep(step.seconds)
     if isinstance(step, steps.Compute):
         return step.function()
     batch = next(step.source, None)
@@ -198,8 +200,8 @@ def _act(client: Any, act: cluster.Act) -> Any:
         return _execute(connect(act.node), act.commands)
     if isinstance(act, cluster.SendAll):
         return _at_once([partial(_act, client, send) for send in act.sends])
-    if isinstance(act, cluster.Sleep):
-        return time.sleep(act.seconds)
+    if isinstance(act, steps.Sleep):
+        return _here(act)
     if isinstance(act, cluster.RefreshSlot | cluster.RefreshMap):
         return _refresh(client, act)
     return cluster.look_up(client, act)

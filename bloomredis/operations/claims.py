@@ -22,7 +22,6 @@ from bloomredis.operations.outcomes import raise_interrupted
 from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.forks import renewed_after_fork
-from bloomredis.protocol.gather import gather
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.receipts import Lanes, give_back
 from bloomredis.protocol.replies import Refusal, is_used_by_clone, outcome_matters
@@ -38,9 +37,6 @@ _MOST_ITEMS: Final = 200
 
 _DONE: Final = 2
 """The reply to a commit whose claim is gone, and whose item is done."""
-
-TOGETHER: Final = 1000
-"""Claims whose commits share a round trip: each is a script call of its own."""
 
 _AGAIN: Final = "a second call on the same object answers as this one would have"
 
@@ -268,21 +264,22 @@ def each_of(
     verb: str,
     claims: Sequence[Any],
     helds: Sequence[Held],
-    operation: Callable[[Held], Op[None]],
+    call: Callable[[Sequence[Held]], Op[list[Exception | None]]],
     known: set[str],
 ) -> Op[list[State]]:
-    """Run an operation of each claim, all in one round trip; return the state of each afterwards.
+    """Make a call about claims, all in one round trip; return the state of each afterwards.
 
     A claim that is not held keeps its state.
 
     :param claims: the caller's objects, for the error of an interrupted batch.
+    :param call: returns the error of each.
     :param known: the verbs of earlier batches.  The first one makes its first call alone, so that a server
         that lacks the script gets it once, and not with each claim.
     """
     distinct = sorted({id(held): held for held in helds}.values(), key=lambda held: held.state != "claimed")
     alone = int(verb not in known and bool(distinct) and distinct[0].state == "claimed")
-    outcomes = yield from gather(map(operation, distinct[:alone]))
-    outcomes += yield from gather(map(operation, distinct[alone:]), most=TOGETHER)
+    outcomes = yield from call(distinct[:alone])
+    outcomes += yield from call(distinct[alone:])
     known.update([verb] * alone)
     failed = {
         id(held): outcome

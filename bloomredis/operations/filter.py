@@ -139,15 +139,15 @@ class FilterOperations(StoredVerbs):
         """Claim `items`, which have been encoded."""
         return self._claims.claim_many(encoded, items, terms, make)
 
-    def commit(self, held: Held) -> Op[None]:
+    def commit_now(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim, in one step."""
         return self._claims.commit(held)
 
-    def release(self, held: Held) -> Op[None]:
+    def release_now(self, held: Held) -> Op[None]:
         """Give the item back."""
         return self._claims.release(held)
 
-    def extend_by(self, held: Held, lease: int) -> Op[None]:
+    def extend_now(self, held: Held, lease: int) -> Op[None]:
         """Hold the item for `lease` ms from now."""
         return self._claims.extend(held, lease)
 

@@ -83,9 +83,9 @@ class PlainOperations(Queueing, FilterOperations):
         operation = super().add_encoded(encoded, items)
         return operation if self.fullness is None else self.fullness.watched(operation, sum)
 
-    def commit(self, held: Held) -> Op[None]:
+    def commit_now(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim, in one step."""
-        operation, new = super().commit(held), int(held.state == "claimed")
+        operation, new = super().commit_now(held), int(held.state == "claimed")
         if self.fullness is None:
             return operation
         return self.fullness.watched(operation, lambda _: new, adds=False)

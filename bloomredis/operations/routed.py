@@ -212,17 +212,17 @@ class RoutedOperations(Verbs):
                 part.claim_again(held)
         raise stopped_batch("claim_many", [made.get(id(held)) for held in merged], items, error, outcomes)
 
-    def commit(self, held: Held) -> Op[None]:
+    def commit_now(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim, in one step."""
-        return self._route_encoded(held.encoded, lambda part: part.commit(held))
+        return self._route_encoded(held.encoded, lambda part: part.commit_now(held))
 
-    def release(self, held: Held) -> Op[None]:
+    def release_now(self, held: Held) -> Op[None]:
         """Give the item back."""
-        return self._route_encoded(held.encoded, lambda part: part.release(held))
+        return self._route_encoded(held.encoded, lambda part: part.release_now(held))
 
-    def extend_by(self, held: Held, lease: int) -> Op[None]:
+    def extend_now(self, held: Held, lease: int) -> Op[None]:
         """Hold the item for `lease` ms from now."""
-        return self._route_encoded(held.encoded, lambda part: part.extend_by(held, lease))
+        return self._route_encoded(held.encoded, lambda part: part.extend_now(held, lease))
 
     def renew_lease(self, held: Held) -> Op[None]:
         """Hold the item for its lease from now, unless its commit or release has begun meanwhile."""

@@ -17,6 +17,7 @@ from bloomredis.operations.held import Held, State, Terms, parse_token, token_of
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.options import Options
 from bloomredis.operations.outcomes import Answers
+from bloomredis.operations.patience import all_until_leases_end, together, until_lease_ends, with_connection
 from bloomredis.protocol.gather import gather
 from bloomredis.protocol.receipts import Lane, Lanes, in_a_lane
 from bloomredis.protocol.replies import outcome_matters
@@ -97,7 +98,7 @@ class Verbs(ABC):
     ) -> Op[C]:
         """Hold an item while working on it, unless it is done or another worker holds it."""
         terms = Terms.of(lease, owner)
-        return self.claim_one(self.codec.encode(item), item, terms, make)
+        return with_connection(self.claim_one(self.codec.encode(item), item, terms, make))
 
     def claim_many(
         self,
@@ -110,31 +111,43 @@ class Verbs(ABC):
         terms = Terms.of(lease, owner)
         batch = listed(items)
         encoded = self.codec.encode_all(batch)
-        return (yield from self.claim_encoded(encoded, batch, terms, make)) if batch else []
+        if not batch:
+            return []
+        return (yield from with_connection(self.claim_encoded(encoded, batch, terms, make)))
+
+    def commit(self, held: Held) -> Op[None]:
+        """Put the item into the filter and drop the claim, in one step."""
+        return with_connection(until_lease_ends(held, self.commit_now))
 
     def commit_many(self, claims: Sequence[Any], helds: Sequence[Held]) -> Op[list[State]]:
         """Commit claims in one round trip; return the state of each afterwards."""
-        return each_of("commit_many", claims, helds, self.commit, self.batched)
+        commit = partial(all_until_leases_end, commit=self.commit_now)
+        return with_connection(each_of("commit_many", claims, helds, commit, self.batched))
+
+    def release(self, held: Held) -> Op[None]:
+        """Give the item back."""
+        return with_connection(self.release_now(held))
 
     def release_many(self, claims: Sequence[Any], helds: Sequence[Held]) -> Op[list[State]]:
         """Release claims in one round trip; return the state of each afterwards."""
-        return each_of("release_many", claims, helds, self.release, self.batched)
+        release = partial(together, call=self.release_now)
+        return with_connection(each_of("release_many", claims, helds, release, self.batched))
+
+    def extend(self, held: Held, lease: float | timedelta) -> Op[None]:
+        """Hold the item for `lease` seconds (or a timedelta) from now."""
+        return with_connection(self.extend_now(held, arguments.milliseconds("lease", lease)))
 
     def extend_many(
         self, claims: Sequence[Any], helds: Sequence[Held], lease: float | timedelta
     ) -> Op[list[State]]:
         """Extend claims in one round trip; return the state of each afterwards."""
         duration = arguments.milliseconds("lease", lease)
-        extend = partial(self.extend_by, lease=duration)
-        return each_of("extend_many", claims, helds, extend, self.batched)
+        extend = partial(together, call=partial(self.extend_now, lease=duration))
+        return with_connection(each_of("extend_many", claims, helds, extend, self.batched))
 
     def renew_many(self, helds: Sequence[Held]) -> Op[list[Exception | None]]:
         """Renew the leases of claims in one round trip; return the error of each that failed."""
         return gather(map(self.renew_lease, helds))
-
-    def extend(self, held: Held, lease: float | timedelta) -> Op[None]:
-        """Hold the item for `lease` seconds (or a timedelta) from now."""
-        return self.extend_by(held, arguments.milliseconds("lease", lease))
 
     def token(self, held: Held) -> str:
         """Return the token of a claim, from which another process makes the same claim."""
@@ -167,15 +180,15 @@ class Verbs(ABC):
         """Claim `items`, which have been encoded."""
 
     @abstractmethod
-    def commit(self, held: Held) -> Op[None]:
-        """Put the item into the filter and drop the claim, in one step."""
+    def commit_now(self, held: Held) -> Op[None]:
+        """Put the item into the filter and drop the claim, in one step; try once."""
 
     @abstractmethod
-    def release(self, held: Held) -> Op[None]:
+    def release_now(self, held: Held) -> Op[None]:
         """Give the item back."""
 
     @abstractmethod
-    def extend_by(self, held: Held, lease: int) -> Op[None]:
+    def extend_now(self, held: Held, lease: int) -> Op[None]:
         """Hold the item for `lease` ms from now."""
 
     @abstractmethod

@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from bloomredis.protocol.replies import is_no_reply, word_of
 from bloomredis.protocol.resending import Attempts, may_repeat, owner_in_doubt
-from bloomredis.protocol.steps import AtMostOnce, Command, Pipelined, ReadOnly, commands_of, regrouped
+from bloomredis.protocol.steps import AtMostOnce, Command, Pipelined, ReadOnly, Sleep, commands_of, regrouped
 
 T = TypeVar("T")
 
@@ -71,12 +71,6 @@ class RefreshSlot(NamedTuple):
 
 class RefreshMap(NamedTuple):
     """Re-read the slot map."""
-
-
-class Sleep(NamedTuple):
-    """Wait for so many seconds."""
-
-    seconds: float
 
 
 Act = Owner | Reader | Address | Send | SendAll | RefreshSlot | RefreshMap | Sleep

@@ -36,7 +36,7 @@ class Meter:
         if cluster.is_cluster(client.__class__):
             is_sent = isinstance(step, cluster.Send | cluster.SendAll)
         else:
-            is_sent = not isinstance(step, steps.NextBatch | steps.Compute)
+            is_sent = not isinstance(step, steps.Here)
         if is_sent:
             self.round_trips += 1
             self.resends += self._failed

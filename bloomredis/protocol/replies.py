@@ -94,6 +94,9 @@ _ADVICE: Final = {
     "migration end, or give the client that node too",
     "CROSSSLOT": "the name puts the filter's keys into different slots: avoid '}' in it",
 }
+PASSING: Final = frozenset(_ADVICE) - {"NOPERM", "NOAUTH", "CROSSSLOT"}
+"""Refusals that may not come any more after a while."""
+
 _CONNECTION: Final = frozenset(
     (
         "ConnectionError",
@@ -104,7 +107,8 @@ _CONNECTION: Final = frozenset(
         "ValkeyClusterException",
     )
 )
-_UNSENT: Final = frozenset(("MaxConnectionsError",))
+_UNSENT: Final = "MaxConnectionsError"
+_UNSENT_TEXT: Final = "Too many connections"  # a ConnectionError of redis-py 5 and valkey-py
 _FLAGS: Final = tuple(flag in (1, 49) for flag in range(256))  # 49 is "1"
 _WORD: Final = re.compile(
     "|".join(
@@ -151,7 +155,7 @@ def explained(error: Exception) -> Exception:
         return FilterMismatchError(
             f"the filter's string ends before its bits do: delete the key or restore it. It said: {error}"
         )
-    return NotSent(str(error)) if _names(error) & _UNSENT else error
+    return NotSent(str(error)) if is_unsent(error) else error
 
 
 def raise_explained(error: Exception) -> NoReturn:
@@ -185,8 +189,13 @@ def is_used_by_clone(error: BaseException) -> bool:
 
 def is_no_reply(error: Exception) -> bool:
     """Return whether an error says that no answer came."""
+    return bool(_names(error) & _CONNECTION) and not is_unsent(error)
+
+
+def is_unsent(error: Exception) -> bool:
+    """Return whether an error of the client says that its pool has no connection for the call."""
     names = _names(error)
-    return bool(names & _CONNECTION) and not names & _UNSENT
+    return _UNSENT in names or ("ConnectionError" in names and str(error) == _UNSENT_TEXT)
 
 
 def in_doubt(

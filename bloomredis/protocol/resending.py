@@ -49,7 +49,7 @@ class Attempts:
     def __init__(self, *, again: bool) -> None:
         self._again = again
         self._deadline = time.monotonic() + PATIENCE
-        self._pauses = _pauses()
+        self._pauses = pauses()
         self._lost: Exception | None = None
         self._losses = 0
 
@@ -74,10 +74,10 @@ class Attempts:
             raise error
 
 
-def _pauses() -> Iterator[float]:
-    """Yield 0, then pauses that double from 5 ms to 250 ms."""
+def pauses(most: float = 0.25) -> Iterator[float]:
+    """Yield 0, then pauses in seconds that double from 5 ms."""
     yield 0.0
     pause = 0.005
     while True:
         yield pause
-        pause = min(0.25, pause * 2)
+        pause = min(most, pause * 2)

@@ -56,9 +56,16 @@ class Compute(NamedTuple):
     function: Callable[[], Any]
 
 
-Step = (
-    Command | list[Command] | OnServer | Concurrent | Pipelined | ReadOnly | AtMostOnce | NextBatch | Compute
-)
+class Sleep(NamedTuple):
+    """Nothing to do for so many seconds."""
+
+    seconds: float
+
+
+Here = NextBatch | Compute | Sleep
+"""A step that is for no server."""
+
+Step = Command | list[Command] | OnServer | Concurrent | Pipelined | ReadOnly | AtMostOnce | Here
 """A command, whose error is thrown into the operation; a list of commands for one connection in one round
 trip, whose errors come as values; or one of the classes above."""
 

@@ -85,7 +85,7 @@ def test_a_page_is_fetched_by_one_spider(site: Site, any_server: Server) -> None
 def test_a_server_that_goes_is_the_reason_of_the_end(adapter: str, any_server: Server) -> None:
     """And not `finished`."""
     with serving(Site(2000, 20, spiders=1)) as alone, running(any_server.binary) as server:
-        process = crawl(alone, 0, settings(adapter, server))
+        process = crawl(alone, 0, settings(adapter, server, BLOOMREDIS_LEASE=2))
         wait_until("a part of the site is fetched", lambda: len(alone.fetches) > 100, every=0.001)
         server.stop(signal.SIGKILL)
         assert spider.ended(process)["finish_reason"] == "bloomredis_unavailable"

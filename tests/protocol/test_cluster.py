@@ -22,7 +22,8 @@ from redis.exceptions import (
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
 from bloomredis.protocol import calls, cluster, replies, resending, scripts, steps
 from bloomredis.protocol.calls import Wait
-from bloomredis.protocol.cluster import Address, Owner, Reader, RefreshMap, RefreshSlot, Send, Sleep
+from bloomredis.protocol.cluster import Address, Owner, Reader, RefreshMap, RefreshSlot, Send
+from bloomredis.protocol.steps import Sleep
 from tests.support.values import for_each
 
 ADD = scripts.load("add")

@@ -14,9 +14,9 @@ Send = Callable[[list[Any], "asyncio.Future[Any]", bool], None]
 class Loop(asyncio.AbstractEventLoop):
     """Callbacks in the order in which they were asked for; `run` runs them until none is left."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], pass_time: Callable[[float], None]) -> None:
         self._ready: deque[asyncio.Handle] = deque()
-        self._clock = clock
+        self._clock, self._pass_time = clock, pass_time
         self._errors: list[BaseException] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -26,6 +26,13 @@ class Loop(asyncio.AbstractEventLoop):
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
+
+    def call_later(  # type: ignore[override]  # as above
+        self, delay: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        self._pass_time(delay)
+        self.call_soon(callback, *args, context=context)
+        return asyncio.TimerHandle(self.time(), callback, args, self, context)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from bloomredis.protocol.steps import Sleep
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.database import ServerError
 from tests.simulation.environment import Environment
@@ -79,7 +80,7 @@ class Stage(ABC):
         process = Process(setup.name, self.new_pid(), retries=setup.retries)
         self.enter(process)
         if setup.is_async:
-            process.loop = Loop(self.environment.monotonic)  # type: ignore[abstract]  # the rest is not used
+            process.loop = Loop(self.environment.monotonic, self.pass_time)  # type: ignore[abstract]  # the rest is not used
         for i, chosen in enumerate(setup.objects):
             options = dict(chosen)
             owner = Owner(f"{setup.name}.{'abc'[i]}", process, None, options)
@@ -117,6 +118,10 @@ class Stage(ABC):
 
     def send(self, call: Call, step: Any) -> None:
         """Send what an operation asks for, to several servers at once if it does."""
+        if isinstance(step, Sleep):
+            self.pass_time(step.seconds)
+            call.answer(None)
+            return
         places = parted(step)
         if len(places) == 1 and places[0][0] is None:
             self._send(call, call.ref, places[0], (call.answer, call.fail))

