@@ -35,7 +35,7 @@ test-all: $(READY)
 
 # The adapters in bloomredis/contrib, each with its framework; they have an environment of their own.
 test-contrib: $(CONTRIB)/ready
-	BLOOMREDIS_CONTRIB=required $(CONTRIB)/bin/pytest --numprocesses auto tests/contrib
+	BLOOMREDIS_CONTRIB=required $(CONTRIB)/bin/pytest --numprocesses 2 tests/contrib
 
 # The oldest numpy: its arithmetic of arrays and single numbers is another one.  It has no wheel for later versions of Python.
 OLD_NUMPY := $(VENV)/clients/numpy-1

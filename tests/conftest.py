@@ -13,7 +13,7 @@ import importlib.metadata
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 from typing import Any
 
@@ -36,6 +36,14 @@ TURNS: dict[str, Sequence[str]] = {
     "formed": OF_CLUSTERS,
 }
 """The servers that a fixture can be of, in the proportion of their turns."""
+
+with suppress(ImportError):  # the environment of contrib has none
+    import hypothesis
+
+    hypothesis.settings.register_profile(
+        "busy machines", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("busy machines")
 
 importlib.metadata.version = cache(importlib.metadata.version)
 """Each client that is made asks for the version of redis-py, which reads a file."""

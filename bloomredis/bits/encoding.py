@@ -136,14 +136,44 @@ def encode_all(items: Sequence[Item]) -> Sequence[str | bytes]:
     return cast("Sequence[str | bytes]", items) if plain else [encode(item) for item in items]
 
 
+OWN: Final = 1
+"""The number of an `encode=` that is a function of the program's own."""
+
+
+def number_of(encode: Callable[[Any], bytes] | None) -> int | None:
+    """Return what a filter's header says of the encoding of its items; None for one that fits any filter.
+
+    It is 0 without an `encode=`, `OWN` for a function, which cannot be told from another one, and a
+    fingerprint of the secret for `keyed`.
+    """
+    if encode is None:
+        return 0
+    number: int | None = getattr(encode, "fingerprint", OWN)
+    return number
+
+
 class _Keyed:
     """Keyed BLAKE2b of an item's bytes."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
+        digest = blake2b(key, digest_size=4, person=b"fingerprint").digest()
+        self.fingerprint = max(int.from_bytes(digest), OWN + 1)
 
     def __call__(self, item: Item) -> bytes:
         return blake2b(encode(plain(item)), digest_size=16, key=self._key).digest()
+
+
+class Unknown:
+    """The encoding of a filter whose program is another one: whatever needs no item works."""
+
+    fingerprint = None
+
+    def __call__(self, item: object) -> bytes:
+        raise ValueError(
+            f"the items of this filter are encoded by the program that uses it (encode=), and {shown(item)} "
+            "cannot be encoded here: add and test items in that program"
+        )
 
 
 def keyed(secret: bytes | str) -> Callable[[Item], bytes]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
 import bloomredis
 from bloomredis import FilterInfo, FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis.bits.encoding import Unknown
 from bloomredis.cli import durations, layouts
 from bloomredis.stored.header import KINDS
 from bloomredis.stored.module_filter import other_layout
@@ -122,22 +124,33 @@ def opened(client: Any, name: str, layout: str | None = None) -> Any:
             ) from None
         except FilterMismatchError as error:
             refused.append(error)
-        except FilterLostError:
-            return getattr(bloomredis, kind)(client, name)
     raise FilterMismatchError(f"{refused[0]}; a bitmap of another system needs its --layout")
 
 
 def _open(client: Any, name: str, kind: str) -> Any:
-    """Open a filter as one of that kind; one of the server's module gets no markers by a command."""
+    """Open a filter as one of that kind; one whose items a program encodes is good for what needs no item."""
+    try:
+        return _open_with(client, name, kind, None)
+    except FilterMismatchError:
+        with suppress(FilterMismatchError):
+            return _open_with(client, name, kind, Unknown())
+        raise
+
+
+def _open_with(client: Any, name: str, kind: str, encode: Unknown | None) -> Any:
+    """Open a filter with that encoding; one of the server's module gets no markers by a command."""
     class_ = getattr(bloomredis, kind)
     if kind != CLASSES[Kind.FIXED]:
-        return class_.open(client, name)
+        try:
+            return class_.open(client, name, encode=encode)
+        except FilterLostError:
+            return class_(client, name, encode=encode)
     try:
-        found = class_(client, name)
+        found = class_(client, name, encode=encode)
         found.reserve()
     except FilterMismatchError as error:
         with other_layout(error) as layout:
-            found = class_(client, name, layout=layout)
+            found = class_(client, name, layout=layout, encode=encode)
             found.info()
     return found
 

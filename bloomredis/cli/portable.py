@@ -10,6 +10,7 @@ import typer
 
 import bloomredis
 from bloomredis import LocalFilter
+from bloomredis.bits.encoding import Unknown
 from bloomredis.cli import durations, filters, progress
 from bloomredis.cli.info import Name, described
 from bloomredis.cli.reports import Json, report
@@ -45,7 +46,9 @@ def restore(name: Name, file: File, *, url: Url, cluster: Cluster = None, as_jso
         client = connect(url, cluster=cluster, retries=4)
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as opened:
             ahead: Any = _Ahead(opened)
-            made = getattr(bloomredis, ahead.kind).restore(client, name, ahead, progress=show)
+            made = getattr(bloomredis, ahead.kind).restore(
+                client, name, ahead, encode=Unknown(), progress=show
+            )
     _report(made, as_json=as_json)
 
 
@@ -83,7 +86,7 @@ def merge(
     found = filters.opened(client, name)
     source = client if from_url is None else connect(from_url, retries=4)
     with Stop().waiting(), progress.shown("merging") as show:
-        theirs = LocalFilter.open(other) if file else filters.opened(source, other)
+        theirs = LocalFilter.open(other, encode=Unknown()) if file else filters.opened(source, other)
         found.merge(theirs, progress=show)
     _report(found, as_json=as_json)
 

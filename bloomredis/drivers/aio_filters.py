@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
-from bloomredis.drivers.aio import AsyncClient, Batches, heeded, note_prepared, resume
+from bloomredis.drivers.aio import AsyncClients, Batches, heeded, note_prepared, resume
 from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import documented_as
@@ -26,7 +26,7 @@ from bloomredis.drivers.tasks import Coalescer, abandon
 from bloomredis.errors import BatchInterruptedError, BloomError
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
-from bloomredis.operations.options import I
+from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
@@ -72,9 +72,9 @@ class Filter(AsyncClaimer[I], Portable[I]):
         return found
 
     @classmethod
-    async def open(cls, client: AsyncClient, name: str) -> Self:
+    async def open(cls, client: AsyncClients, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
         """Return a filter whose parameters are read from the server."""
-        opened = cls._from_server(client, name)
+        opened = cls._from_server(client, name, **options)
         await opened.reserve()
         return opened
 

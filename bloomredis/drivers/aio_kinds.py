@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack, cast
 
 from bloomredis.drivers import kinds
-from bloomredis.drivers.aio import AsyncClient, AsyncClients
+from bloomredis.drivers.aio import AsyncClients
 from bloomredis.drivers.aio_filters import Filter
 from bloomredis.drivers.aio_lifecycle import Adopting, Expiring
 from bloomredis.drivers.binding import constructor, documented_as
@@ -18,6 +18,7 @@ from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.options import (
     CountingParameters,
     I,
+    PlainOptions,
     PlainParameters,
     RotatingParameters,
     ScalingParameters,
@@ -39,6 +40,7 @@ class BloomFilter(Filter[I], AsyncQueueing[I], AsyncRebuildable, Expiring):
 
     _operations: PlainOperations | PartitionedOperations
     _stored_operations: ClassVar[Any] = PlainOperations
+    _OPTIONS = frozenset(PlainOptions.__annotations__)
 
     @constructor(PlainOperations.__init__)
     def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
@@ -54,13 +56,13 @@ class BloomFilter(Filter[I], AsyncQueueing[I], AsyncRebuildable, Expiring):
         return cls(addresses(url), name, **parameters)
 
     @classmethod
-    async def open(cls, client: AsyncClient, name: str) -> Self:
+    async def open(cls, client: AsyncClients, name: str, **options: Unpack[PlainOptions[I]]) -> Self:
         """Return a filter whose parameters are read from the server."""
         try:
-            return await super().open(client, name)
+            return await super().open(client, name, **cast("Any", options))
         except FilterMismatchError as error:
             with other_layout(error) as layout:
-                found = cls(client, name, layout=layout)
+                found = cls(client, name, layout=layout, **options)
                 await found.reserve()
                 return found
 
@@ -117,13 +119,6 @@ class ShardedBloomFilter(Filter[I], AsyncQueueing[I], Expiring):
     ) -> Self:
         """Return a filter with clients of its own for the server at `url`, or one of each of several."""
         return cls(addresses(url), name, **parameters)
-
-    @classmethod
-    async def open(cls, client: AsyncClients, name: str) -> Self:
-        """Return a filter whose parameters are read from the server."""
-        opened = cls(client, name)
-        await opened.reserve()
-        return opened
 
 
 @documented_as(kinds.CountingBloomFilter)

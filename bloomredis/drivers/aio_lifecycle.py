@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Generic, Self, TypeVar
 
 from bloomredis import arguments
+from bloomredis.bits.encoding import number_of
 from bloomredis.drivers import lifecycle
 from bloomredis.drivers.aio import AsyncClient, drive
 from bloomredis.drivers.binding import Bound, documented_as
@@ -48,7 +49,11 @@ class Portable(AsyncDriven, Generic[I]):
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         own = made._operations
         with files.read(file) as opened:
-            steps = transfer.restore(own.name, transfer.class_of(own), own.servers, opened, progress)
+            steps = transfer.restore(
+                *(own.name, transfer.class_of(own), own.servers, opened),
+                encoded=number_of(encode),
+                progress=progress,
+            )
             await made._run(steps)
         await made._run(own.reserve())
         return made
@@ -105,7 +110,7 @@ class Adopting(AsyncDriven, Generic[I]):
     ) -> Self:
         """Turn a `BloomFilter` that is full, or soon is, into a filter that grows; return it."""
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
-        await made._run(adoption(name, expansion, tightening_ratio))
+        await made._run(adoption(name, expansion, tightening_ratio, number_of(encode)))
         await made._run(made._operations.reserve())
         return made
 

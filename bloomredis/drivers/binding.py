@@ -41,6 +41,8 @@ class Bound(Generic[C]):
     """What calls go through: kept connections of the client, or the client; of several servers a list."""
     _operations: Any
     _stored_operations: ClassVar[Callable[..., Any] | None] = None
+    _OPTIONS: ClassVar[frozenset[str]] = frozenset(each.name for each in fields(Options))
+    """What `open` takes."""
     """Makes the operations of a filter whose parameters are read from the server; None if the class does."""
 
     def __init__(self, client: C | Sequence[C], operations: Any) -> None:
@@ -115,6 +117,11 @@ class Bound(Generic[C]):
     @classmethod
     def _from_server(cls, client: C | Sequence[C], name: str, **options: Any) -> Self:
         """Return a filter whose parameters are read from the server at its first call."""
+        for option in options.keys() - cls._OPTIONS:
+            raise TypeError(
+                f"{cls.__name__}.open() takes no {option}, which is read from the server; it takes "
+                f"{', '.join(sorted(cls._OPTIONS))}"
+            )
         if cls._stored_operations is None:
             made: Self = cast("Any", cls)(client, name, **options)
             return made

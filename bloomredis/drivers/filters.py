@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,12 @@ from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.kept import sender, sends_bytes
 from bloomredis.drivers.lifecycle import Portable
-from bloomredis.drivers.sync import Batches, SyncClient, note_prepared, resume
+from bloomredis.drivers.sync import Batches, SyncClients, note_prepared, resume
 from bloomredis.drivers.threads import Coalescer
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
-from bloomredis.operations.options import I
+from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
@@ -66,12 +66,17 @@ class Filter(Claimer[I], Portable[I]):
         return answers
 
     @classmethod
-    def open(cls, client: SyncClient, name: str) -> Self:
+    def open(cls, client: SyncClients, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
         """Return a filter whose parameters are read from the server.
 
+        :param options: those of the class that are no parameters of what is stored, as `on_lost`, and the
+            `encode` that the filter was made with.
         :raises FilterNotFoundError: there is none.
+        :raises FilterMismatchError: it is of another class, or was made with another `encode`.
+        :raises FilterLostError: the record of a sharded filter is there and a shard is not; a filter that is
+            made with the constructor goes on without it after `reserve()`.
         """
-        opened = cls._from_server(client, name)
+        opened = cls._from_server(client, name, **options)
         opened.reserve()
         return opened
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack, cast
 
 from bloomredis.drivers.binding import constructor, documented
 from bloomredis.drivers.filters import Filter
 from bloomredis.drivers.lifecycle import Adopting, Expiring
 from bloomredis.drivers.queueing import Queueing
 from bloomredis.drivers.rebuilding import Rebuildable
-from bloomredis.drivers.sync import SyncClient, SyncClients
+from bloomredis.drivers.sync import SyncClients
 from bloomredis.drivers.urls import addresses
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.counting import CountingOperations
@@ -18,6 +18,7 @@ from bloomredis.operations.options import (
     CountingParameters,
     I,
     Options,
+    PlainOptions,
     PlainParameters,
     RotatingParameters,
     ScalingParameters,
@@ -66,6 +67,7 @@ class BloomFilter(Filter[I], Queueing[I], Rebuildable, Expiring):
 
     _operations: PlainOperations | PartitionedOperations
     _stored_operations: ClassVar[Any] = PlainOperations
+    _OPTIONS = frozenset(PlainOptions.__annotations__)
 
     @constructor(PlainOperations.__init__)
     def __init__(self, client: SyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
@@ -96,17 +98,22 @@ class BloomFilter(Filter[I], Queueing[I], Rebuildable, Expiring):
         return cls(addresses(url), name, **parameters)
 
     @classmethod
-    def open(cls, client: SyncClient, name: str) -> Self:
+    def open(cls, client: SyncClients, name: str, **options: Unpack[PlainOptions[I]]) -> Self:
         """Return a filter whose parameters are read from the server.
 
         One of the server's module that another program made gets markers, some 40 items of its own; both may
-        use it then.  Raises `FilterNotFoundError` if there is none.
+        use it then.
+
+        :param options: those of the class that are no parameters of what is stored, as `on_lost` and
+            `local_cache`, and the `encode` that the filter was made with.
+        :raises FilterNotFoundError: there is none.
+        :raises FilterMismatchError: it is of another class, or was made with another `encode`.
         """
         try:
-            return super().open(client, name)
+            return super().open(client, name, **cast("Any", options))
         except FilterMismatchError as error:
             with other_layout(error) as layout:
-                found = cls(client, name, layout=layout)
+                found = cls(client, name, layout=layout, **options)
                 found.reserve()
                 return found
 
@@ -232,18 +239,6 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     ) -> Self:
         """Return a filter with a client of its own for each server: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
-
-    @classmethod
-    def open(cls, client: SyncClients, name: str) -> Self:
-        """Return a filter whose parameters are read from the server.
-
-        :raises FilterNotFoundError: there is none.
-        :raises FilterLostError: the record is there and a shard is not; a filter that is made with the
-            constructor goes on without it after `reserve()`.
-        """
-        opened = cls(client, name)
-        opened.reserve()
-        return opened
 
 
 @documented(Options)

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Generic, Self
 
 from bloomredis import arguments
+from bloomredis.bits.encoding import number_of
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.driven import Driven
 from bloomredis.drivers.sync import SyncClient, drive
@@ -68,7 +69,11 @@ class Portable(Driven, Generic[I]):
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
         own = made._operations
         with files.read(file) as opened:
-            steps = transfer.restore(own.name, transfer.class_of(own), own.servers, opened, progress)
+            steps = transfer.restore(
+                *(own.name, transfer.class_of(own), own.servers, opened),
+                encoded=number_of(encode),
+                progress=progress,
+            )
             made._run(steps)
         made._run(own.reserve())
         return made
@@ -152,7 +157,7 @@ class Adopting(Driven, Generic[I]):
         :raises ValueError: its error rate leaves none for another layer.
         """
         made: Self = cls._from_server(client, arguments.name(name), encode=encode)
-        made._run(adoption(name, expansion, tightening_ratio))
+        made._run(adoption(name, expansion, tightening_ratio, number_of(encode)))
         made._run(made._operations.reserve())
         return made
 

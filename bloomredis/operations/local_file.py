@@ -18,7 +18,7 @@ from bloomredis.bits.classic import Classic
 from bloomredis.operations import info
 from bloomredis.operations.files import Reader
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.stored import planning
+from bloomredis.stored import encoding, mergeable, planning
 from bloomredis.stored.handle import Description
 from bloomredis.stored.header import COUNTING, Header
 from bloomredis.stored.layer_record import LayerRecord
@@ -76,13 +76,14 @@ class Opened:
     about: info.Parts
 
 
-def opened(path: str | os.PathLike[str], *, verify: bool) -> Opened:
-    """Map a file into memory.  Raises `ValueError` if it is no saved filter."""
+def opened(path: str | os.PathLike[str], encoded: int | None, *, verify: bool) -> Opened:
+    """Map a file of a filter with that encoding into memory; `ValueError` if it is no saved filter."""
     with Path(path).open("rb") as file:
         saved = Reader(file, verify=verify).saved
         size = os.fstat(file.fileno()).st_size
         if size != saved.num_bytes:
             raise ValueError(f"{os.fspath(path)!r} has {size} bytes and should have {saved.num_bytes}")
+        encoding.check(os.fspath(path), mergeable.whole(saved).encoding, encoded)
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     parts = list(_parts(saved, data))
     record: Any = saved.parsed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Required, TypedDict
 
 from bloomredis import arguments
 from bloomredis.arguments import OnFull, OnLost
-from bloomredis.bits.encoding import Item
+from bloomredis.bits.encoding import Item, number_of
 from bloomredis.operations.events import Hook
 from bloomredis.protocol.calls import Wait
 from bloomredis.stored.foreign import ForeignLayout
@@ -46,7 +46,15 @@ class CommonParameters(TypedDict, Generic[I], total=False):
     observe: Hook | None
 
 
-class PlainParameters(CommonParameters[I], total=False):
+class PlainOptions(CommonParameters[I], total=False):
+    """Parameters of `BloomFilter` that are no parameters of what is stored."""
+
+    on_full: OnFull
+    local_cache: bool
+    local_cache_check: Seconds
+
+
+class PlainParameters(PlainOptions[I], total=False):
     """Parameters of `BloomFilter`."""
 
     capacity: int | None
@@ -54,9 +62,6 @@ class PlainParameters(CommonParameters[I], total=False):
     layout: str | ForeignLayout | None
     ttl: Seconds | None
     refresh_ttl: bool
-    on_full: OnFull
-    local_cache: bool
-    local_cache_check: Seconds
 
 
 class CountingParameters(CommonParameters[I], total=False):
@@ -167,7 +172,8 @@ class Options:
                 "ttl counts from creation, so it needs capacity and error_rate; or call expire()"
             )
         on_lost = arguments.on_lost(self.on_lost, can_create=can_create)
-        return {"ttl": lifetime(ttl), "on_lost": on_lost, "wait": self.wait}
+        encoding = number_of(self.encode)
+        return {"ttl": lifetime(ttl), "on_lost": on_lost, "wait": self.wait, "encoding": encoding}
 
 
 def lifetime(ttl: Seconds | None) -> int:

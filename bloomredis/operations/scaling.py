@@ -42,9 +42,9 @@ class ScalingOperations(LayeredOperations):
         super().__init__(name, Options(**common), new=new, layout=layout, ttl=ttl)
 
 
-def adoption(name: str, expansion: int, tightening_ratio: float) -> Op[None]:
+def adoption(name: str, expansion: int, tightening_ratio: float, encoded: int | None) -> Op[None]:
     """Make a `BloomFilter` the first layer of a filter that grows."""
     growth = sizing.positive("expansion", arguments.bounded("expansion", expansion))
     ratio = arguments.share("tightening_ratio", tightening_ratio)
     with outcome_matters(name, "look whether it was done: ScalingBloomFilter.open() succeeds then"):
-        yield from AdoptedFilter(name).adopt(growth, ratio)
+        yield from AdoptedFilter(name, encoded).adopt(growth, ratio)

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Protocol, Self, cast
 from bloomredis.arguments import listed, shown
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.bitmap import Bits
-from bloomredis.bits.encoding import Encoder
+from bloomredis.bits.encoding import Encoder, number_of
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations import info, local_file
 from bloomredis.operations.info import FilterInfo
@@ -71,8 +71,9 @@ class LocalFilter(Generic[I]):
         :param encode: as in the constructor; it has to be that of the filter that was saved.
         :param verify: read the whole file and check it, at some 1 GB a second; without, only its beginning.
         :raises ValueError: it is no saved filter, or was cut or changed.
+        :raises FilterMismatchError: it was made with another `encode`.
         """
-        opened = local_file.opened(path, verify=verify)
+        opened = local_file.opened(path, number_of(encode), verify=verify)
         return cls(os.fspath(path), opened.answers, opened.about, cast("Encoder", Codec(encode, None)))
 
     @property

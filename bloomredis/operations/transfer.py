@@ -15,7 +15,7 @@ from bloomredis.errors import BloomError
 from bloomredis.operations.files import Reader, Writer
 from bloomredis.protocol.gather import changed
 from bloomredis.protocol.steps import Compute, OnServer, Op
-from bloomredis.stored import reading, restoring
+from bloomredis.stored import encoding, mergeable, reading, restoring
 from bloomredis.stored.base import Stored
 from bloomredis.stored.restore import PIECE_BYTES
 from bloomredis.stored.saved import Part, Saved, called
@@ -123,15 +123,19 @@ def save(stored: Stored, file: BinaryIO, progress: Progress | None) -> Op[None]:
     yield from _transfer(source, FileTarget(file, source.saved), progress)
 
 
-def restore(name: str, of: str, servers: int, file: BinaryIO, progress: Progress | None) -> Op[None]:
+def restore(
+    name: str, of: str, servers: int, file: BinaryIO, *, encoded: int | None, progress: Progress | None
+) -> Op[None]:
     """Put the filter of a file under a name.
 
     :param of: the class that it has to be of.
     :param servers: how many servers a sharded filter is spread over.
+    :param encoded: the encoding of its items, None where any will do.
     """
     source: FileSource = yield Compute(partial(FileSource, file))
     if called(source.saved) != of:
         raise ValueError(f"the file holds a {called(source.saved)}, not a {of}: use {called(source.saved)}")
+    encoding.check(f"the file for {name}", mergeable.whole(source.saved).encoding, encoded)
     target = yield from restoring.target(name, source.saved, servers)
     yield from _transfer(source, target, progress, end=source.end)
 

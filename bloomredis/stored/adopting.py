@@ -20,8 +20,8 @@ _ADOPT: Final = scripts.load("adopt")
 class AdoptedFilter(StoredFilter):
     """A filter under a name that is to be a growing filter's."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name, new=None, layout=None, ttl=0, on_lost="raise", wait=None)
+    def __init__(self, name: str, encoding: int | None) -> None:
+        super().__init__(name, new=None, layout=None, ttl=0, on_lost="raise", wait=None, encoding=encoding)
 
     def adopt(self, expansion: int, tightening_ratio: float) -> Op[None]:
         """Make it the first layer, whatever its generation.

@@ -42,7 +42,7 @@ ADOPTED: Final = 2
 """Rules of a filter that grows whose first layer was a filter of its own: that has the size in the header."""
 _OF_LAYERS: Final = {KINDS.index("ScalingBloomFilter"), KINDS.index("RotatingBloomFilter")}
 
-_FORMAT: Final = struct.Struct(">6sBBBBBBB3sQQd8sQQ")
+_FORMAT: Final = struct.Struct(">6sBBBBBBB3sIIQd8sQQ")
 
 BEING_REBUILT: Final = 1
 """Bit of `rebuilds`: the filter has a successor, which gets all items too."""
@@ -60,7 +60,8 @@ class Header:
     `created_at` is the server's clock in microseconds since 1970; `blocks_per_item` and `block_bits` are 0 in
     the classic layout; `kind` says what follows the header.  Of a filter that counts, `num_bits` is the
     number of counters.  `rules` are those that the layers of a filter in layers are sized by, else 0.
-    `rebuilds` are the bits above; `tag` is random once it was rebuilt, or that was abandoned.
+    `rebuilds` are the bits above; `tag` is random once it was rebuilt, or that was abandoned.  `encoding`
+    says what items go through before they are hashed (`bits.encoding.number_of`).
     """
 
     layout: str
@@ -77,6 +78,7 @@ class Header:
     rules: int = 0
     rebuilds: int = 0
     tag: bytes = bytes(TAG_BYTES)
+    encoding: int = 0
 
     def pack(self) -> bytes:
         """Return the 64 bytes that are stored."""
@@ -90,6 +92,7 @@ class Header:
             self.rules,
             self.rebuilds,
             self.tag,
+            self.encoding,
             self.num_bits,
             self.capacity,
             self.error_rate,
@@ -182,7 +185,7 @@ def parse(data: bytes, kind: int = FILTER) -> Header:
         )
     if found != kind:
         raise ValueError(f"it is that of a {KINDS[found]}, not of a {KINDS[kind]}; use {KINDS[found]}")
-    names = ("num_bits", "capacity", "error_rate", "generation", "created_at", "count")
+    names = ("encoding", "num_bits", "capacity", "error_rate", "generation", "created_at", "count")
     fields = dict(zip(names, numbers, strict=True))
     layout, block_bits = _LAYOUTS[code]
     parameters = {"num_hashes": hashes, "blocks_per_item": blocks, "block_bits": block_bits}

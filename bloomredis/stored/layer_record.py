@@ -126,6 +126,10 @@ class LayerRecord:
         """Return the record of an empty filter with the same parameters and another generation."""
         return replace(self, head=replace(self.head, generation=os.urandom(8)), newest=0, began=())
 
+    def encoded(self, encoding: int) -> Self:
+        """Return the record of a filter whose items are encoded so."""
+        return replace(self, head=replace(self.head, encoding=encoding))
+
     def forgetting(self, left: int) -> Self:
         """Return the record with so many layers, the newest."""
         return replace(self, began=self.began[-left:])
@@ -233,7 +237,8 @@ class RotatingRecord(LayerRecord):
 
 def _planned(capacity: int, error_rate: float, whole: Header) -> Header:
     """Return the header of a layer without its generation, for no more items than fit one key."""
-    return _made(capacity, error_rate, whole.layout, whole.error_rate, whole.rules)
+    made = _made(capacity, error_rate, whole.layout, whole.error_rate, whole.rules)
+    return replace(made, encoding=whole.encoding) if whole.encoding else made
 
 
 @lru_cache

@@ -26,7 +26,7 @@ from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.replies import Refusal, Unconfirmed, unhex
 from bloomredis.protocol.steps import Op
-from bloomredis.stored import header, planning
+from bloomredis.stored import encoding, header, planning
 from bloomredis.stored.base import Arguments
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS
@@ -60,7 +60,7 @@ class StoredLayers(Versioned):
     ) -> None:
         super().__init__(name, **options)
         self._made = made
-        self._new = new  # None if it must exist
+        self._new = new and new.encoded(self.encoding or 0)  # None if it must exist
         self._wanted: dict[str, object] = {} if new is None else new.parameters
         if layout is not None:
             self._wanted["layout"] = layout
@@ -264,6 +264,7 @@ class StoredLayers(Versioned):
                 f"{self.name!r} is no filter that this release can use: {error}"
             ) from None
         self.compare(record.parameters | {"layout": record.head.layout}, self._wanted)
+        encoding.check(self.name, record.head.encoding, self.encoding)
         return record
 
     def layer_key(self, number: int) -> bytes:

@@ -11,7 +11,7 @@ from bloomredis.stored.saved import Saved, called
 from bloomredis.stored.shard_record import KIND as SHARDED
 
 _COMPARED: Final = (
-    *("layout", "capacity", "error_rate"),
+    *("layout", "capacity", "error_rate", "encoding"),
     *("num_bits", "num_hashes", "blocks_per_item", "block_bits"),
 )
 _WAYS_OUT: Final = {
@@ -40,9 +40,12 @@ def check(name: str, own: Saved, other_name: str, other: Saved) -> None:
 
 
 def whole(saved: Saved) -> Header:
-    """Return the header of the filter as a whole, of one in one key or in shards."""
+    """Return the header of the filter as a whole: of its one key, or of its record."""
     record: Any = saved.parsed
-    return saved.parts[0].header if record is None else record[0].head
+    if record is None:
+        return saved.parts[0].header
+    head: Header = (record[0] if isinstance(record, tuple) else record).head
+    return head
 
 
 def _parameters(saved: Saved) -> Iterator[str]:

@@ -11,9 +11,8 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Unpack
 
-from bloomredis.arguments import OnLost
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import (
     ADOPTED,
@@ -32,7 +31,7 @@ from bloomredis.errors import (
     FilterNotFoundError,
 )
 from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.calls import Wait, send
+from bloomredis.protocol.calls import send
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import module_filter
@@ -41,6 +40,7 @@ from bloomredis.stored.handle import Description, Handle, LayoutChanged
 from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.module_filter import MarkedFilter, answers_of, new_options, test_command
 from bloomredis.stored.module_header import ModuleState, read_state
+from bloomredis.stored.planning import StorageOptions
 from bloomredis.stored.versioned import Versioned
 
 _RESERVE, _MARK, _CLEAR, _DELETE = map(
@@ -67,11 +67,11 @@ class StoredModule(Versioned):
     called = KINDS[0]
 
     def __init__(
-        self, name: str, *, new: tuple[int, float] | None, ttl: int, on_lost: OnLost, wait: Wait | None
+        self, name: str, *, new: tuple[int, float] | None, **options: Unpack[StorageOptions]
     ) -> None:
-        super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait)
-        if wait is not None:
-            self.wait = replace(wait, touched=self.auxiliary + b"touched")
+        super().__init__(name, **options)
+        if self.wait is not None:
+            self.wait = replace(self.wait, touched=self.auxiliary + b"touched")
         self._new = new
         self._found: MarkedFilter | None = None
         self._count = 0  # of items, as last seen in this generation

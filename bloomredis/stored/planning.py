@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, SupportsIndex, TypedDict
+from typing import Final, NotRequired, SupportsIndex, TypedDict
 
 from bloomredis.arguments import OnLost, parameters
 from bloomredis.bits import blocked_sizing, sizing
@@ -19,11 +19,15 @@ DEFAULT: Final = Blocked.name
 
 
 class StorageOptions(TypedDict):
-    """Options of every kind of storage that has a generation; `ttl` of a new filter in ms, 0 for none."""
+    """Options of every kind of storage that has a generation.
+
+    `ttl` is that of a new filter in ms, 0 for none; `encoding` the header's, None where any will do.
+    """
 
     ttl: int
     on_lost: OnLost
     wait: Wait | None
+    encoding: NotRequired[int | None]
 
 
 def plan(

@@ -52,6 +52,14 @@ class Rebuild:
     successor: Header
 
 
+def _parsed(data: bytes, head: Header) -> Header:
+    """Return the header of the successor of a filter.  Raises `ValueError` for other bytes."""
+    successor = header.parse(data)
+    if successor.encoding != head.encoding:
+        raise ValueError("its items are encoded in another way")
+    return successor
+
+
 class StoredRebuildable(StoredFilter):
     """A filter that can be rebuilt, or be found so."""
 
@@ -89,7 +97,7 @@ class StoredRebuildable(StoredFilter):
         if not data:
             return None
         try:
-            successor = header.parse(data)
+            successor = _parsed(data, head)
         except ValueError as error:
             raise FilterMismatchError(
                 f"{self.name!r} is being rebuilt, and what shall take its place was made by a later release, "
@@ -189,7 +197,7 @@ class StoredRebuildable(StoredFilter):
         """Return the header of a successor."""
         rate = old.error_rate if error_rate is None else error_rate
         new = planning.new_header(old.capacity if capacity is None else capacity, rate, old.layout)
-        return replace(new, generation=old.generation, rebuilds=REBUILT, tag=tag)
+        return replace(new, generation=old.generation, rebuilds=REBUILT, tag=tag, encoding=old.encoding)
 
     def successor(self, begun: Rebuild) -> StoredFilter:
         """Return the successor as a filter of its own, which has been opened."""

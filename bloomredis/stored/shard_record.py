@@ -92,6 +92,10 @@ class ShardRecord:
         """Return the record of another generation."""
         return replace(self, head=replace(self.head, generation=os.urandom(8), count=0), state=state)
 
+    def encoded(self, encoding: int) -> ShardRecord:
+        """Return the record of a filter whose items are encoded so."""
+        return replace(self, head=replace(self.head, encoding=encoding))
+
     def number(self, encoded: bytes) -> int:
         """Return the number of the shard that an item is in."""
         return mmh3.hash(encoded, self.seed, False) * self.shards >> 32

@@ -16,7 +16,7 @@ from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.replies import unhex
 from bloomredis.protocol.steps import Op
-from bloomredis.stored import planning, shard_record
+from bloomredis.stored import encoding, planning, shard_record
 from bloomredis.stored.base import Arguments
 from bloomredis.stored.shard_record import ShardRecord
 from bloomredis.stored.single import StoredFilter
@@ -60,7 +60,7 @@ class RecordServers(StoredFilter):
     def over(self, servers: int) -> None:
         """Spread the shards over so many servers.  Raises `ValueError` if there are fewer shards."""
         self.servers = servers
-        self._planned = self._plan(servers=servers) if self._plan else None
+        self._planned = self._plan(servers=servers).encoded(self.encoding or 0) if self._plan else None
         self._new = self._planned.head if self._planned else None
 
     def _on(self, place: int, operation: Op[T]) -> Op[T]:
@@ -108,6 +108,7 @@ class RecordServers(StoredFilter):
                 "order in which it was made"
             )
         self._check_parameters(found.head)
+        encoding.check(self.name, found.head.encoding, self.encoding)
         self.compare({field: getattr(found, field) for field in self._wanted}, self._wanted)
         if like is not None and _parameters(found) != _parameters(like):
             raise FilterMismatchError(

@@ -14,7 +14,7 @@ from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, send
 from bloomredis.protocol.replies import Refusal, unhex
 from bloomredis.protocol.steps import Op
-from bloomredis.stored import header, planning
+from bloomredis.stored import encoding, header, planning
 from bloomredis.stored.base import UNBOUNDED, Arguments
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.header import KINDS, Header
@@ -35,12 +35,13 @@ class StoredFilter(Versioned):
         ttl: int,
         on_lost: OnLost,
         wait: Wait | None,
+        encoding: int | None = None,
         kind: int = header.FILTER,
     ) -> None:
-        super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait)
+        super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait, encoding=encoding)
         self._kind = kind
         self.is_one_bitmap = kind == header.FILTER
-        self._new = new
+        self._new = new and replace(new, encoding=self.encoding or 0)
         self._layout = layout
         self._found: Header | None = None
         self._count = 0  # of items, as last seen in this generation
@@ -139,6 +140,7 @@ class StoredFilter(Versioned):
                 "delete the key or restore it"
             )
         self._check_parameters(head)
+        encoding.check(self.name, head.encoding, self.encoding)
         return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
 
     def _learn(self, head: Header) -> None:

@@ -34,10 +34,13 @@ _log = logging.getLogger("bloomredis")
 class Versioned(Stored):
     """Stored state with a generation: eviction, expiry and replacement are detected."""
 
-    def __init__(self, name: str, *, ttl: int, on_lost: OnLost, wait: Wait | None) -> None:
+    def __init__(
+        self, name: str, *, ttl: int, on_lost: OnLost, wait: Wait | None, encoding: int | None = None
+    ) -> None:
         super().__init__(name, name.encode(), wait)
         self._ttl = ttl
         self._on_lost = on_lost
+        self.encoding = encoding
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ local function read_blocks(filter, packed, offset, stride)
   local key, blocks_an_item = filter.key, filter.header:byte(10)
   local code = filter.header:byte(8)
   -- paste: block_size
-  local num_blocks = read_u64(filter.header, 17) / block_bytes / 8
+  local num_blocks = num_bits_of(filter.header) / block_bytes / 8
   -- paste: check_blocks
   if malformed then
     return nil, redis.error_reply(BAD_BLOCKS)

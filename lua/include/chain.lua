@@ -23,14 +23,14 @@ end
 
 -- The number of bits that may still be set before a bitmap is half full; negative if it is fuller than that.
 local function bits_left(filter)
-  return read_u64(filter.header, 17) / 2 - redis.call('BITCOUNT', filter.key)
+  return num_bits_of(filter.header) / 2 - redis.call('BITCOUNT', filter.key)
 end
 
 -- The number of items that the newest bitmap takes before its bits have to be counted again.  One that is fuller than
 -- half takes a call's first item, as the other system's does, unless there can be no next bitmap.
 local function chain_room(filter, is_first)
   local left = bits_left(filter)
-  filter.was_empty = filter.was_empty or left * 2 == read_u64(filter.header, 17)
+  filter.was_empty = filter.was_empty or left * 2 == num_bits_of(filter.header)
   if left < 0 and not (is_first and filter.number + 1 < MAX_BITMAPS) then
     return 0
   end
@@ -43,7 +43,7 @@ local function note_put(filter)
   local call, key, cursor = redis.call, filter.key, filter.cursor
   if filter.was_empty then
     local ttl = filter.number == 0 and filter.ttl or call('PTTL', cursor)
-    local last = string.format('%.0f', read_u64(filter.header, 17) - 1)
+    local last = string.format('%.0f', num_bits_of(filter.header) - 1)
     call('SETBIT', key, last, call('GETBIT', key, last))  -- the length that the other system gives it
     if ttl > 0 then
       call('PEXPIRE', key, ttl)

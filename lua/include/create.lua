@@ -12,8 +12,8 @@ end
 -- An error reply if a header cannot be stored, else nil.
 local function check_template(template)
   if #template ~= HEADER_BYTES or template:sub(1, 7) ~= 'bloomr\1' or template:byte(9) < 1
-    or template:byte(11) ~= 0 and template:byte(11) ~= COUNTING or read_u64(template, 17) < 1
-    or read_u64(template, 17) * cell_bits(template) > 2 ^ 32 - HEADER_BYTES * 8 then
+    or template:byte(11) ~= 0 and template:byte(11) ~= COUNTING or num_bits_of(template) < 1
+    or num_bits_of(template) * cell_bits(template) > 2 ^ 32 - HEADER_BYTES * 8 then
     return redis.error_reply('BLOOMARGUMENT the header to store is malformed')
   end
 end
@@ -36,7 +36,7 @@ end
 -- Store an empty filter with this header, dated `time`, or now by the server's clock.
 local function create(key, template, ttl, time)
   local header = template:sub(1, 48) .. write_u64(time or clock()) .. write_u64(0)
-  allocate(key, HEADER_BYTES + math.ceil(read_u64(template, 17) * cell_bits(template) / 8), ttl)
+  allocate(key, HEADER_BYTES + math.ceil(num_bits_of(template) * cell_bits(template) / 8), ttl)
   redis.call('SETRANGE', key, 0, header)
   return header
 end

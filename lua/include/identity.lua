@@ -35,7 +35,7 @@ local function read_known(key, identity)
   elseif header:sub(1, IDENTITY_BYTES) ~= identity then
     return nil, error_reply('BLOOMCHANGED ' .. hex(header))
   elseif header:byte(11) ~= SHARDED
-    and redis.call('STRLEN', key) < HEADER_BYTES + read_u64(header, 17) * cell_bits(header) / 8 then
+    and redis.call('STRLEN', key) < HEADER_BYTES + num_bits_of(header) * cell_bits(header) / 8 then
     return nil, error_reply('BLOOMDAMAGED ' .. key)
   end
   return header

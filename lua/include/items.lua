@@ -37,7 +37,7 @@ end
 -- The bit offsets of all items in the string (header included), or the numbers of their counters in a filter that
 -- counts; nil and an error reply if they are malformed.
 local function read_offsets(filter, packed, num_hashes, first, stride)
-  local num_bits, first_bit = read_u64(filter.header, 17), filter.first_bit / filter.cell_bits
+  local num_bits, first_bit = num_bits_of(filter.header), filter.first_bit / filter.cell_bits
   local formats = FORMATS and filter.cell_bits == 1
   local total = #packed / stride * num_hashes
   if total < 1 or total > MAX_OFFSETS or #packed % stride ~= 0 then

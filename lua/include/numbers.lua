@@ -18,6 +18,18 @@ local function read_u64(bytes, first)
   return number
 end
 
+-- The number of bits, or counters, in a header or a description.  The four bytes before it say what items go through.
+local function num_bits_of(header)
+  local number
+  if struct then
+    number = struct.unpack('>I4', header, 21)
+  else
+    local a, b, c, d = header:byte(21, 24)
+    number = ((a * 256 + b) * 256 + c) * 256 + d
+  end
+  return number > 0 and number or 4294967296
+end
+
 local function write_u64(number)
   if struct then
     return struct.pack('>I8', number)

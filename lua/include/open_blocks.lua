@@ -6,7 +6,7 @@ local known = type(header) == 'string' and #header == HEADER_BYTES and header:su
 local code = known and header:byte(8)
 -- paste: block_size
 if is_large or code == SMALL_BLOCKS then
-  local blocks_an_item, num_blocks, offset = identity:byte(10), read_u64(identity, 17) / block_bytes / 8, 1
+  local blocks_an_item, num_blocks, offset = identity:byte(10), num_bits_of(identity) / block_bytes / 8, 1
   stride = blocks_an_item * entry_bytes
   -- paste: check_blocks
   fit = not malformed

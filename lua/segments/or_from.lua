@@ -26,9 +26,9 @@ end
 local other = open_filter(other_key, other_identity)
 if not other then
   return -1
-elseif filter.cell_bits > 1 or other.cell_bits > 1 or read_u64(filter.header, 17) ~= read_u64(other.header, 17) then
+elseif filter.cell_bits > 1 or other.cell_bits > 1 or num_bits_of(filter.header) ~= num_bits_of(other.header) then
   return redis.error_reply('BLOOMARGUMENT the filters count, or have different sizes')
-elseif not first or not count or count > MAX_BYTES or first + count > math.ceil(read_u64(filter.header, 17) / 8) then
+elseif not first or not count or count > MAX_BYTES or first + count > math.ceil(num_bits_of(filter.header) / 8) then
   return redis.error_reply('BLOOMARGUMENT the piece is empty, too long, or lies outside the filter')
 end
 local start = other.first_bit / 8 + first

@@ -23,7 +23,7 @@ if not filter then
 elseif filter.cell_bits > 1 then
   return redis.error_reply('BLOOMARGUMENT counters are raised one by one')
 elseif not first or not segment or #segment < 1 or #segment > MAX_BYTES
-  or first + #segment > math.ceil(read_u64(filter.header, 17) / 8) then
+  or first + #segment > math.ceil(num_bits_of(filter.header) / 8) then
   return redis.error_reply('BLOOMARGUMENT the segment is empty, too long, or lies outside the filter')
 end
 

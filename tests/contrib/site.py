@@ -20,7 +20,7 @@ class Site:
         self.links = {page: chosen.sample(range(size), links) for page in range(size)}
         self.fetches: list[tuple[int, str]] = []
         self.url = ""
-        self._begun = threading.Barrier(spiders, timeout=60)
+        self._begun = threading.Barrier(spiders, timeout=240)
         self._unbegun = set(range(spiders))
 
     def fetch(self, page: int, spider: str) -> bytes:

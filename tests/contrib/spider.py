@@ -30,7 +30,7 @@ def start(**settings: Any) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
     """Wait for the end of a crawl; return its stats."""
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=280)
     assert process.returncode == 0
     stats: dict[str, Any] = json.loads(out)
     return stats

@@ -60,7 +60,7 @@ def test_no_page_is_lost_with_a_spider_that_is_killed(site: Site, any_server: Se
     spiders = [crawl(site, number, chosen) for number in range(3)]
     wait_until("a part of the site is fetched", lambda: len(site.fetches) > 600, every=0.001)
     spiders[0].send_signal(signal.SIGKILL)
-    spiders[0].communicate(timeout=10)
+    spiders[0].communicate(timeout=120)
     assert [spider.ended(each)["finish_reason"] for each in spiders[1:]] == ["finished"] * 2
     assert {page for page, _ in site.fetches} == set(site.links)
     counted = Counter(page for page, _ in site.fetches)

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 import bloomredis
-from bloomredis import BloomFilter, LocalFilter, ShardedBloomFilter, keyed
+from bloomredis import BloomFilter, FilterMismatchError, LocalFilter, ShardedBloomFilter, keyed
 from tests.support.saving import ABSENT, ITEMS, KINDS, comparable
 
 ASKED = [*ITEMS, *ABSENT]
@@ -70,4 +70,6 @@ def test_a_file_has_its_own_encoding(any_client: redis.Redis, tmp_path: Path) ->
     f.add("x")
     f.save(tmp_path / "seen.bloom")
     assert "x" in LocalFilter[Any].open(tmp_path / "seen.bloom", encode=encode)
-    assert "x" not in LocalFilter.open(tmp_path / "seen.bloom")
+    for other in (None, str.encode, keyed(b"another secret, as long")):
+        with pytest.raises(FilterMismatchError, match="encode"):
+            LocalFilter[Any].open(tmp_path / "seen.bloom", encode=other)

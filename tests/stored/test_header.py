@@ -53,7 +53,6 @@ BLOCKED = bytes.fromhex(next(c["hex"] for c in VECTORS["headers"] if c["fields"]
         (10, 3, "use ShardedBloomFilter"),
         (10, 200, "kind 200"),
         (12, 4, "options"),
-        (16, 1, "num_bits"),
         (32, 0xFF, "error_rate"),
         (48, 0xFF, "created_at"),
     ],
@@ -62,6 +61,13 @@ def test_a_damaged_header_is_refused(at: int, byte: int, complaint: str) -> None
     """The message says what is wrong."""
     with pytest.raises(ValueError, match=complaint):
         header.parse(GOOD[:at] + bytes([byte]) + GOOD[at + 1 :])
+
+
+@for_each("num_bits", [0, 2**32 - 511, 2**32 - 1])
+def test_a_size_that_no_filter_has_is_refused(num_bits: int) -> None:
+    """There is a bit at least, and the last one is the last that a key has."""
+    with pytest.raises(ValueError, match="num_bits"):
+        header.parse(GOOD[:20] + num_bits.to_bytes(4) + GOOD[24:])
 
 
 @for_each(

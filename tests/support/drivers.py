@@ -26,8 +26,8 @@ class Sync:
     def __call__(self, client: Any, name: str, *, kind: str = "BloomFilter", **options: Any) -> Any:
         return getattr(bloomredis, kind)(client, name, **options)
 
-    def open(self, client: Any, name: str, kind: str = "BloomFilter") -> Any:
-        return getattr(bloomredis, kind).open(client, name)
+    def open(self, client: Any, name: str, kind: str = "BloomFilter", **options: Any) -> Any:
+        return getattr(bloomredis, kind).open(client, name, **options)
 
     def sharded(self, client: Any, name: str, **options: Any) -> Any:
         return bloomredis.ShardedBloomFilter(client, name, **options)
@@ -53,8 +53,8 @@ class Asyncio:
         made = getattr(bloomredis.asyncio, kind)(self._twin(client), name, **options)
         return _Waited(self._loop, made)
 
-    def open(self, client: Any, name: str, kind: str = "BloomFilter") -> Any:
-        opening = getattr(bloomredis.asyncio, kind).open(self._twin(client), name)
+    def open(self, client: Any, name: str, kind: str = "BloomFilter", **options: Any) -> Any:
+        opening = getattr(bloomredis.asyncio, kind).open(self._twin(client), name, **options)
         return _Waited(self._loop, self._loop.run_until_complete(opening))
 
     def sharded(self, client: Any, name: str, **options: Any) -> Any:

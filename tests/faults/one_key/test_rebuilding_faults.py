@@ -122,7 +122,12 @@ def test_a_successor_that_was_cut_has_vanished(any_client: redis.Redis, bloom: A
     assert not any_client.exists("{seen}:successor")
 
 
-UNREADABLE = {"a later layout": (7, 9), "a later version": (6, 2), "a size": (16, 128), "no hashes": (8, 0)}
+UNREADABLE = {
+    "a later layout": (7, 9),
+    "a later version": (6, 2),
+    "another encoding": (16, 128),
+    "no hashes": (8, 0),
+}
 
 
 @pytest.mark.parametrize("end", ["clear", "delete"])

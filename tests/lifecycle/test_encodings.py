@@ -1,0 +1,213 @@
+"""What items go through is part of what is stored: another `encode=`, or none, is refused."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import redis
+
+from bloomredis import (
+    BloomFilter,
+    CountingBloomFilter,
+    FilterLostError,
+    FilterMismatchError,
+    LocalFilter,
+    RotatingBloomFilter,
+    ScalingBloomFilter,
+    ShardedBloomFilter,
+    keyed,
+)
+from bloomredis.bits import encoding
+from tests.support.commands import printed, run_command
+from tests.support.servers import Server
+from tests.support.values import for_each
+
+SIZES: Final[dict[str, dict[str, Any]]] = {
+    "BloomFilter": {"capacity": 1000, "error_rate": 1e-6},
+    "CountingBloomFilter": {"capacity": 1000, "error_rate": 1e-6},
+    "ScalingBloomFilter": {"capacity": 10, "error_rate": 1e-6},
+    "RotatingBloomFilter": {"capacity": 10, "error_rate": 1e-6, "window": 600},
+    "ShardedBloomFilter": {"capacity": 1000, "error_rate": 1e-6, "shards": 2},
+}
+CLASSES: Final = {
+    each.__name__: each
+    for each in (
+        BloomFilter,
+        CountingBloomFilter,
+        ScalingBloomFilter,
+        RotatingBloomFilter,
+        ShardedBloomFilter,
+    )
+}
+ITEMS: Final = [f"{i}" for i in range(40)]
+SECRET: Final = keyed(b"0123456789abcdef")
+ENCODINGS: Final[dict[str, Callable[[Any], bytes] | None]] = {
+    "none": None,
+    "a function": lambda item: item.encode("utf-16"),
+    "a secret": SECRET,
+    "another secret": keyed(b"fedcba9876543210"),
+}
+
+
+def same_secret() -> Any:
+    """Return `keyed` of the secret once more, as another process makes it."""
+    return keyed("0123456789abcdef")
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@for_each("made", ENCODINGS)
+def test_another_encoding_is_refused(client: redis.Redis, bloom: Any, kind: str, made: str) -> None:
+    """By every call, with the parameters and without, before anything is added."""
+    f = bloom(client, "seen", kind=kind, encode=ENCODINGS[made], **SIZES[kind])
+    assert f.add_many(ITEMS) == [True] * len(ITEMS)
+    for given, encode in ENCODINGS.items():
+        other = bloom(client, "seen", kind=kind, encode=encode, **SIZES[kind])
+        if given == made:
+            assert other.add_many(ITEMS) == [False] * len(ITEMS)
+            assert bloom.open(client, "seen", kind, encode=encode).contains_many(ITEMS) == [True] * len(ITEMS)
+            continue
+        before = f.info().count
+        for call in (other.add, other.contains, other.claim):
+            with pytest.raises(FilterMismatchError, match=r"encode=|secret"):
+                call("x")
+        for call in (other.add_many, other.load):
+            with pytest.raises(FilterMismatchError):
+                call(ITEMS)
+        with pytest.raises(FilterMismatchError):
+            bloom.open(client, "seen", kind, encode=encode)
+        assert f.info().count == before
+
+
+@for_each("kind", [*SIZES])
+def test_a_copy_and_a_file_have_it(any_client: redis.Redis, kind: str) -> None:
+    """A copy, what is restored, and a file that is opened here."""
+    f = CLASSES[kind](any_client, "seen", encode=SECRET, **SIZES[kind])
+    f.add_many(ITEMS)
+    copied = f.copy(any_client, "copy")
+    saved = io.BytesIO()
+    f.save(saved)
+    restored = CLASSES[kind].restore(
+        any_client, "restored", io.BytesIO(saved.getvalue()), encode=same_secret()
+    )
+    for each in (copied, restored):
+        assert all(each.contains_many(ITEMS))
+        with pytest.raises(FilterMismatchError, match="encodes"):
+            CLASSES[kind].open(any_client, each.name)
+    with pytest.raises(FilterMismatchError, match="another secret"):
+        CLASSES[kind].restore(
+            any_client, "no", io.BytesIO(saved.getvalue()), encode=ENCODINGS["another secret"]
+        )
+    assert any_client.keys("*no*") == []
+
+
+def test_a_file_that_is_opened_here(any_client: redis.Redis, tmp_path: Path) -> None:
+    """It asks for the `encode` that the filter was made with."""
+    f = BloomFilter[Any](any_client, "seen", encode=SECRET, **SIZES["BloomFilter"])
+    f.add_many(ITEMS)
+    f.save(tmp_path / "file")
+    assert all(LocalFilter[Any].open(tmp_path / "file", encode=same_secret()).contains_many(ITEMS))
+    with pytest.raises(FilterMismatchError, match="encodes"):
+        LocalFilter.open(tmp_path / "file")
+    assert f.snapshot().contains("1")
+
+
+def test_filters_are_merged_that_have_the_same(any_client: redis.Redis) -> None:
+    """The bits of others are those of other items."""
+    one, two, other = (
+        BloomFilter[Any](any_client, name, encode=encode, **SIZES["BloomFilter"])
+        for name, encode in (("one", SECRET), ("two", same_secret()), ("other", None))
+    )
+    for f in (one, two, other):
+        f.add(f.name)
+    one.merge(two)
+    assert one.contains_many(["one", "two"]) == [True, True]
+    with pytest.raises(FilterMismatchError, match="encoding"):
+        one.merge(other)
+
+
+def test_a_rebuild_keeps_it(any_client: redis.Redis) -> None:
+    """The successor is of the same encoding, and so is a filter that was adopted, in all of its layers."""
+    f = BloomFilter[Any](any_client, "seen", encode=SECRET, **SIZES["BloomFilter"])
+    f.add("old")
+    with f.rebuild(capacity=2000) as new:
+        new.load(ITEMS)
+    assert all(BloomFilter[Any].open(any_client, "seen", encode=same_secret()).contains_many(ITEMS))
+    with pytest.raises(FilterMismatchError, match="encodes"):
+        BloomFilter(any_client, "seen").contains("1")
+    with pytest.raises(FilterMismatchError, match="encodes"):
+        ScalingBloomFilter.adopt(any_client, "seen")
+    grown = ScalingBloomFilter[Any].adopt(any_client, "seen", encode=same_secret())
+    grown.add_many(range(3000))
+    assert len(grown.info().layers) > 1
+    assert all(grown.contains_many([*ITEMS, *range(3000)]))
+    with pytest.raises(FilterMismatchError, match="encodes"):
+        ScalingBloomFilter.open(any_client, "seen")
+
+
+def test_a_filter_without_encoding_is_as_it_was(any_client: redis.Redis) -> None:
+    """Its header has no bit that it did not have before."""
+    BloomFilter(any_client, "seen", **SIZES["BloomFilter"]).reserve()
+    assert any_client.getrange("seen", 16, 19) == bytes(4)
+
+
+def test_a_secret_leaves_a_fingerprint() -> None:
+    """It is another one for each secret, never that of a function, and the same in each process."""
+    numbers = [encoding.number_of(keyed(f"{i:016}")) for i in range(1000)]
+    assert len(set(numbers)) == len(numbers)
+    assert all(number is not None and encoding.OWN < number < 2**32 for number in numbers)
+    assert encoding.number_of(same_secret()) == encoding.number_of(SECRET)
+
+
+@for_each("kind", [*SIZES])
+def test_open_takes_what_is_not_stored(any_client: redis.Redis, bloom: Any, kind: str) -> None:
+    """Every option of the class, and no parameter of the filter."""
+    told: list[FilterLostError] = []
+    bloom(any_client, "seen", kind=kind, **SIZES[kind]).add("x")
+    events: list[object] = []
+    options: dict[str, Any] = {
+        "on_lost": told.append,
+        "retry_safe": False,
+        "coalesce": False,
+        "keep_connection": False,
+        "min_replicas": 0,
+        "replica_timeout": 2.0,
+        "observe": events.append,
+    }
+    if kind == "BloomFilter":
+        options |= {"on_full": "raise", "local_cache": True, "local_cache_check": 5.0}
+    f = bloom.open(any_client, "seen", kind, **options)
+    assert f.contains("x")
+    assert events
+    any_client.flushall()
+    with pytest.raises(Exception, match="seen"):
+        f.add("y")
+    assert told
+    for parameter in {"capacity": 10, "window": 10, "shards": 3, "layout": "classic"}.items():
+        with pytest.raises(TypeError, match=f"{kind}.open.. takes no {parameter[0]}"):
+            bloom.open(any_client, "seen", kind, **dict([parameter]))
+
+
+@for_each("kind", [*SIZES])
+def test_commands_that_need_no_item(
+    any_server: Server, any_client: redis.Redis, kind: str, tmp_path: Path
+) -> None:
+    """They work on a filter whose items a program encodes; those with items add nothing and say so."""
+    f = CLASSES[kind](any_client, "seen", encode=SECRET, **SIZES[kind])
+    f.add_many(ITEMS)
+    count, where = f.info().count, ("--url", any_server.url)
+    assert b"seen" in printed("info", "seen", *where)
+    printed("save", "seen", str(tmp_path / "file"), *where)
+    printed("restore", "again", str(tmp_path / "file"), *where)
+    printed("copy", "seen", "copy", *where)
+    for command in (("add", "seen", "x"), ("check", "seen", "x")):
+        done = run_command(*command, *where)
+        assert done.returncode == 2, done
+        assert b"encoded by the program" in done.stderr
+    assert f.info().count == count
+    for name in ("again", "copy", "seen"):
+        printed("delete", name, *where)
+    assert [key for key in any_client.keys("*") if b"receipt" not in key] == []
