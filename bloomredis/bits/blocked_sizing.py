@@ -89,6 +89,8 @@ def _planned(capacity: int, error_rate: float, regions: int, block_bits: int) ->
     choices = [(fewest(bits), bits) for bits in range(1, MAX_BITS_A_BLOCK + 1)]
     blocks, bits = min(choices, key=lambda choice: (choice[0], rate(*choice)))
     # With few blocks, one less may come nearer to the rate asked for, and exceed it by at most 5%.
-    if blocks > regions and rate(blocks - 1, bits) / error_rate <= min(1.05, error_rate / rate(blocks, bits)):
+    nearest = rate(blocks, bits)  # 0 of a number too small for a float
+    limit = min(1.05, error_rate / nearest) if nearest else 1.05
+    if blocks > regions and rate(blocks - 1, bits) / error_rate <= limit:
         blocks -= 1
     return Blocked(blocks * block_bits, regions * bits, regions, block_bits)

@@ -39,4 +39,10 @@ def fail(error: OSError) -> None:
 def show(fields: Mapping[str, object]) -> None:
     """Write a line `key value` for each field, with the values aligned."""
     width = max(map(len, fields))
-    write("".join(f"{key:<{width}}  {value}\n" for key, value in fields.items()).encode())
+    write("".join(f"{key:<{width}}  {printable(value)}\n" for key, value in fields.items()).encode())
+
+
+def printable(value: object) -> str:
+    """Return a value as text that does nothing to a terminal: control characters as escape sequences."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)[1:-1]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from bloomredis.cli import durations, filters
-from bloomredis.cli.output import show, write
+from bloomredis.cli.output import printable, show, write
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
 
@@ -108,7 +108,7 @@ def _looks(watched: Sequence[Watched], every: float) -> Iterator[list[_Fields]]:
 
 def _shown(fields: _Fields) -> dict[str, str]:
     """Return fields as text."""
-    shown = {name: "-" if value is None else str(value) for name, value in fields.items()}
+    shown = {name: "-" if value is None else printable(value) for name, value in fields.items()}
     numbers = ("count", "capacity", "size_bytes")
     rates = ("error_rate_now", "error_rate_when_full")
     return (

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from bloomredis.bits.limits import MAX_HASHES
 from bloomredis.compat.bitmap import Bitmap, reversed_bits
 from bloomredis.compat.hashes import murmur2
 from bloomredis.protocol.keys import auxiliary_prefix
@@ -185,10 +186,11 @@ def _chain(head: bytes, data: bytes) -> Chain:
 
 def _link(fields: tuple[int, int, int, float, float, int, int, int], options: int, data: bytes) -> Link:
     size, bits, items, error_rate, _, hashes, entries, n2 = fields
-    if bits != 8 * size or len(data) != size or n2 > 63 or bits < (1 << n2) or not 0 < error_rate < 1:
+    fits = bits == 8 * size and len(data) == size and n2 <= 63 and bits >= (1 << n2)
+    if not fits or not 0 < error_rate < 1 or not 0 < hashes <= MAX_HASHES:
         raise ValueError(
-            f"a link of {bits} bits, n2 {n2}, error rate {error_rate}, in {len(data)} of {size} bytes: "
-            "not a dump of RedisBloom"
+            f"a link of {bits} bits, {hashes} hashes, n2 {n2}, error rate {error_rate}, in {len(data)} of "
+            f"{size} bytes: not a dump of RedisBloom"
         )
     layout = RedisBloom(
         num_bits=bits,

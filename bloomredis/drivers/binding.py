@@ -85,6 +85,8 @@ class Bound(Generic[C]):
             raise ValueError("a list of clients must have at least one")
         for each in client if isinstance(client, list | tuple) else [client]:
             check_client(each, own)
+            if is_asyncio(each) != is_asyncio(client):
+                raise TypeError("all clients of a filter must be asyncio clients, or none of them")
         if is_asyncio(client) == self._is_asyncio:
             return
         given = type(client[0] if isinstance(client, list | tuple) else client).__name__

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ from bloomredis.stored.shard_record import ShardRecord
 
 if TYPE_CHECKING:
     from bloomredis.operations.snapshot import Answers
+
+
+_PIECE_BYTES: Final = 1 << 20
+"""Bytes of counters that are turned into bits at a time; a multiple of 4, so that they fill whole bytes."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,10 @@ def _parts(saved: Saved, data: memoryview) -> Iterator[tuple[Description, Bits]]
 def _bits(head: Header, data: memoryview) -> Bits:
     if head.kind != COUNTING:
         return Bits(planning.stored(head), data)
-    pairs = np.frombuffer(data, dtype=np.uint8)
-    some = np.empty(2 * len(pairs), dtype=np.bool_)  # the even counter is the upper half
-    some[0::2], some[1::2] = pairs & 0xF0, pairs & 0x0F
-    layout = Classic(num_bits=head.num_bits, num_hashes=head.num_hashes)
-    return Bits(layout, bytearray(np.packbits(some[: head.num_bits]).tobytes()))
+    bits = bytearray()
+    for start in range(0, len(data), _PIECE_BYTES):
+        pairs = np.frombuffer(data[start : start + _PIECE_BYTES], dtype=np.uint8)
+        some = np.empty(2 * len(pairs), dtype=np.bool_)  # the even counter is the upper half
+        some[0::2], some[1::2] = pairs & 0xF0, pairs & 0x0F
+        bits += np.packbits(some).tobytes()
+    return Bits(Classic(num_bits=head.num_bits, num_hashes=head.num_hashes), bits)

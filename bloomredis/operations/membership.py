@@ -22,7 +22,7 @@ from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.metering import count_receipt
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back, in_a_lane
-from bloomredis.protocol.replies import Refusal, Reply, flags_of, is_used_by_clone, outcome_matters
+from bloomredis.protocol.replies import Refusal, Reply, checked, flags_of, is_used_by_clone, outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Arguments, Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
@@ -154,7 +154,7 @@ class Membership:
         if not self._retry_safe:
             with outcome_matters(self._stored.name):
                 reply: Reply = yield from self._stored.run(self._change, handle, [packed], again=False)
-                return reply
+                return checked(reply, len(items))
         lane = self._lanes.take()
         lane.next_call(crc32(packed, handle.check))
         return (yield from self.add_in(lane, handle, packed, items, clock.now()))
@@ -163,7 +163,8 @@ class Membership:
         """Add packed items by the last call of a lane, which is first sent at that monotonic time."""
         reply: Reply
         try:
-            reply = yield from self._stored.run(self._change, handle, (packed, lane.call), (lane.key,))
+            answer = yield from self._stored.run(self._change, handle, (packed, lane.call), (lane.key,))
+            reply = checked(answer, len(items), len(items) if self._stored.is_one_bitmap else 1)
         except BaseException as error:
             if is_used_by_clone(error):
                 return (yield from self._add_elsewhere(lane, handle, packed, items, sent))
@@ -253,12 +254,12 @@ class Membership:
         own = f"1.{crc32(as_bytes(item), handle.check):08x}"
         arguments: Arguments = [packed, own, pending.call, pending.index]
         try:
-            reply: Reply = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
+            answer = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
+            return checked(answer, 1)
         except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
             # The token is its caller's, who may ask too; without it this object asks again.
             given = by_token or is_used_by_clone(error)
             raise_unknown(self._stored.name, error, [pending.token(item) if given else None])
-        return reply
 
     def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Reply]:
         """Return a kept answer once the item, which the filter has, is in its successor too.

@@ -9,7 +9,7 @@ from bloomredis.bits.batch import Encoded
 from bloomredis.operations.outcomes import Answers
 from bloomredis.protocol import clock
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane
-from bloomredis.protocol.replies import Reply, flags_of
+from bloomredis.protocol.replies import Reply, flags_of, is_answer
 from bloomredis.protocol.steps import Command, Op
 from bloomredis.stored.handle import Handle
 
@@ -34,9 +34,10 @@ class UsualBatch(NamedTuple):
 
     def answers(self, reply: Reply) -> Answers | None:
         """Return the answers in a reply; None if the operation has to see it."""
-        flags = flags_of(reply)
-        if len(flags) != len(self.items) or clock.now() - self.sent > RECEIPT_SECONDS:
+        count = len(self.items)
+        if not is_answer(reply, count, count) or clock.now() - self.sent > RECEIPT_SECONDS:
             return None
+        flags = flags_of(reply)
         self.usual.added(self, sum(flags))
         items, keep, generation = self.items, self.usual.filter.ledger.keep, self.handle.generation
         return Answers(lambda i, answer: keep(items[i], generation, answer=answer), flags)
@@ -54,6 +55,6 @@ class UsualTests(NamedTuple):
         """Return the operation whose first step is the command."""
         return self.usual.filter.membership.test(self.items, self.handle)
 
-    def answers(self, reply: Reply) -> list[bool]:
-        """Return the answers in a reply."""
-        return flags_of(reply)
+    def answers(self, reply: Reply) -> list[bool] | None:
+        """Return the answers in a reply; None if the operation has to see it."""
+        return flags_of(reply) if is_answer(reply, len(self.items), len(self.items)) else None

@@ -47,7 +47,7 @@ class UsualTest(NamedTuple):
         return there
 
     def _found(self, reply: Any) -> bool | None:
-        return bool(reply == 1)
+        return bool(reply) if reply in (0, 1) else None
 
 
 class UsualModuleTest(UsualTest):

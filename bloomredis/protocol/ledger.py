@@ -21,7 +21,7 @@ from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Pending
 
 MOST_PENDING: Final = 1_000_000
-"""Pending items that are remembered: some 300 MB."""
+"""Items that are remembered, without an answer or with one that nobody was given: some 300 MB."""
 
 _log = logging.getLogger("bloomredis")
 
@@ -84,6 +84,7 @@ class Ledger:
         if answer or self._every_call_counts:
             pending = Pending("", str(next(self._kept)), 0, generation, answer=answer)
             with self._lock:
+                self._forget()
                 self.items.setdefault(as_bytes(item), []).append(pending)
 
     def find(self, item: str | bytes, generation: bytes) -> Pending | None:
@@ -159,11 +160,13 @@ class Ledger:
         while self._given and self._given[next(iter(self._given))] <= now:
             del self._given[next(iter(self._given))]
         if len(self.items) >= MOST_PENDING:
-            unanswered = (item for item, calls in self.items.items() if calls[0].answer is None)
-            oldest = list(islice(unanswered, MOST_PENDING // 100))
+            oldest = list(islice(self.items, MOST_PENDING // 100))
             for item in oldest:
                 del self.items[item]
-            _log.error("%d items have no answer yet; the oldest %d are forgotten", MOST_PENDING, len(oldest))
+            _log.error(
+                "%d items have no answer yet, or one that nobody was given; the oldest %d are forgotten",
+                *(MOST_PENDING, len(oldest)),
+            )
 
 
 def _runs(first: int, last: int, most: int) -> Iterator[tuple[int, int, bool]]:

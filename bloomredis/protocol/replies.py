@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from bloomredis.errors import (
     BloomError,
@@ -109,6 +109,7 @@ _CONNECTION: Final = frozenset(
 )
 _UNSENT: Final = "MaxConnectionsError"
 _UNSENT_TEXT: Final = "Too many connections"  # a ConnectionError of redis-py 5 and valkey-py
+_DIGITS: Final = b"\0\x0101"
 _FLAGS: Final = tuple(flag in (1, 49) for flag in range(256))  # 49 is "1"
 _WORD: Final = re.compile(
     "|".join(
@@ -171,6 +172,22 @@ def flags_of(reply: Reply) -> list[bool]:
     if isinstance(reply, int):
         return [reply == 1]
     return list(map(_FLAGS.__getitem__, reply.encode() if isinstance(reply, str) else reply))
+
+
+def is_answer(reply: Any, most: int, least: int = 1) -> bool:
+    """Return whether a reply is one of add or contains, with so many answers."""
+    if isinstance(reply, str):
+        reply = reply.encode()
+    if isinstance(reply, bytes):
+        return least <= len(reply) <= most and not reply.strip(_DIGITS)
+    return reply in (0, 1) and least == 1
+
+
+def checked(reply: Reply, most: int, least: int = 1) -> Reply:
+    """Return a reply; `ConnectionFailedError` for what is said in the place of so many answers."""
+    if not is_answer(reply, most, least):
+        raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {most} items")
+    return reply
 
 
 def without_module(name: str) -> ServerRefusedError:

@@ -28,7 +28,7 @@ from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundErr
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import Wait, call
 from bloomredis.protocol.keys import auxiliary_prefix
-from bloomredis.protocol.replies import Refusal, flags_of
+from bloomredis.protocol.replies import Refusal, checked, flags_of
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.handle import (
     IN_BLOCKS,
@@ -198,13 +198,14 @@ class Stored(ABC):
     def test(
         self,
         handle: Handle,
-        items: Encoded,  # noqa: ARG002 - of use where there is no script
+        items: Encoded,
         pack: Callable[[], bytes],
         *,
         replicas: bool = True,
     ) -> Op[list[bool]]:
         """Test items by one call; `pack` packs them for a script.  Raises `LayoutChanged` as `run` does."""
-        return flags_of((yield from self.run(_CONTAINS, handle, [pack()], reads=True, replicas=replicas)))
+        reply = yield from self.run(_CONTAINS, handle, [pack()], reads=True, replicas=replicas)
+        return flags_of(checked(reply, len(items), len(items)))
 
     def _recover(self, refusal: Refusal, handle: Handle) -> Op[None]:
         """Deal with a refusal by `RECOVERY`, unless the object has moved on from that handle meanwhile."""

@@ -80,3 +80,11 @@ def test_the_error_rate_at_capacity_is_the_configured_one() -> None:
     hashes = sizing.num_hashes(bits, 1_000_000)
     fill = 1 - math.exp(-hashes * 1_000_000 / bits)
     assert sizing.expected_error_rate(fill, hashes) == pytest.approx(0.001, rel=0.01)
+
+
+@pytest.mark.parametrize("capacity", [10, 1000])
+@for_each("error_rate", [5e-324, 1e-308, 1e-200])
+def test_a_rate_that_no_filter_has_is_refused(capacity: int, error_rate: float) -> None:
+    """By its number of hashes, however small it is."""
+    with pytest.raises(ValueError, match="at most 255"):
+        planning.new_header(capacity, error_rate, "blocked")

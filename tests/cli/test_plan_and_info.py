@@ -138,3 +138,20 @@ def test_durations() -> None:
         *(90, 90, 90, 7200, 604800)
     ]
     assert [shown(time) for time in (None, 59.64, 90, 7200, 604800)] == ["-", "59.6s", "90s", "2h", "7d"]
+
+
+def test_a_name_does_nothing_to_a_terminal(any_server: Server) -> None:
+    """Control characters of a name are printed as escape sequences, by every command that prints it."""
+    evil, where = "a\x1b[31m\x07b\nname: other", ("--url", any_server.url)
+    size = ("--capacity", "10", "--error-rate", "0.1")
+    for command in (
+        ("create", evil, *size),
+        ("info", evil),
+        ("watch", evil, "--once"),
+        ("copy", evil, f"{evil} 2"),
+    ):
+        done = printed(*command, *where)
+        assert b"\x1b" not in done, command
+        assert b"\x07" not in done, command
+        assert b"\nname: other" not in done, command
+        assert rb"a\x1b[31m\x07b\nname: other" in done, command

@@ -94,6 +94,7 @@ def broken_dumps() -> dict[str, list[tuple[int, bytes]]]:
         "unknown": [(1, header[:12] + b"\x40\0\0\0" + header[16:]), (end, data)],
         "one is missing": [(1, header), (end, data[1:])],
         "not a dump of RedisBloom": [(1, header), (end - 1, data[:-1])],
+        "300 hashes": [(1, header[:60] + struct.pack("<I", 300) + header[64:]), (end, data)],
         "and 2 items": [(1, header), (end + 1, data + b"x")],
         "and 3 items": [(1, b"\x03" + header[1:]), (end, data)],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ import pytest
 import redis
 
 import bloomredis
-from bloomredis import BloomFilter, FilterMismatchError, LocalFilter, ShardedBloomFilter, keyed
+from bloomredis import (
+    BloomFilter,
+    CountingBloomFilter,
+    FilterMismatchError,
+    LocalFilter,
+    ShardedBloomFilter,
+    keyed,
+)
 from tests.support.saving import ABSENT, ITEMS, KINDS, comparable
 
 ASKED = [*ITEMS, *ABSENT]
@@ -73,3 +81,21 @@ def test_a_file_has_its_own_encoding(any_client: redis.Redis, tmp_path: Path) ->
     for other in (None, str.encode, keyed(b"another secret, as long")):
         with pytest.raises(FilterMismatchError, match="encode"):
             LocalFilter[Any].open(tmp_path / "seen.bloom", encode=other)
+
+
+def test_a_file_of_counters_takes_a_quarter_in_memory(any_client: redis.Redis, tmp_path: Path) -> None:
+    """Not several times the file while it is opened."""
+    f = CountingBloomFilter(any_client, "seen", capacity=1_500_000, error_rate=1e-3)
+    f.add_many(ITEMS)
+    f.save(tmp_path / "seen.bloom")
+    size = (tmp_path / "seen.bloom").stat().st_size
+    tracemalloc.start()
+    try:
+        opened = LocalFilter.open(tmp_path / "seen.bloom", verify=False)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert all(opened.contains_many(ITEMS))
+    assert not any(opened.contains_many(ABSENT))
+    assert size > 10_000_000
+    assert most < 0.7 * size

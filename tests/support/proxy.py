@@ -127,6 +127,17 @@ def belied(error: str) -> Fate:
     return fate
 
 
+def garbled(reply: bytes) -> Fate:
+    """Return a fate: the request is executed, and answered with other bytes."""
+
+    def fate(exchange: Exchange) -> bool:
+        exchange.execute()
+        exchange.answer(reply)
+        return True
+
+    return fate
+
+
 def after(action: Callable[[], object], fate: Fate) -> Fate:
     """Return a fate before which something else happens."""
 
