@@ -163,7 +163,7 @@ class RoutedOperations(Verbs):
 
     def keeper(self) -> Keep:
         """Return what keeps answers of the filter as it is now, for a caller who asks again."""
-        keepers = {place: part.keeper() for place, part in self._parts.items()}
+        keepers = {place: part.keeper() for place, part in list(self._parts.items())}  # threads add parts
 
         def keep(encoded: Encoded, answers: Sequence[bool]) -> None:
             for item, answer in zip(encoded, answers, strict=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import redis
 
@@ -55,3 +56,24 @@ def test_one_winner_among_tasks(any_server: Server) -> None:
             return [told[:400], told[400:800], told[800:]]
 
     assert winners(asyncio.run(main()), ITEMS) == {1: 400}
+
+
+def test_a_shard_that_comes_while_answers_are_kept(any_client: redis.Redis) -> None:
+    """Another thread's first item of a shard disturbs nobody who looks at all shards."""
+    f = ShardedBloomFilter(any_client, "seen", capacity=1000, error_rate=1e-6, shards=8)
+    f.reserve()
+    f.add("a")
+    operations: Any = f._operations
+    (place,) = operations._parts
+    part = operations._parts[place]
+    usual = part.keeper
+
+    def meanwhile() -> Any:
+        f.add_many(f"{i}" for i in range(50))
+        return usual()
+
+    part.keeper = meanwhile
+    keep = operations.keeper()
+    assert len(operations._parts) == 8
+    keep([b"a"], [True])
+    assert [f.add("a"), f.add("a")] == [True, False]
