@@ -74,28 +74,31 @@ class Marking(NamedTuple):
     markers: int
     copies: int  # of each nibble of the spelling
 
-    @property
-    def total(self) -> int:
-        """All of them: the markers, as many of a signature, and the spelling."""
-        return 2 * self.markers + _NIBBLES * self.copies
+    def total(self, *, encoded: bool) -> int:
+        """Return the number of all: the markers, as many of each sign, and the spelling."""
+        return (4 if encoded else 2) * self.markers + _NIBBLES * self.copies
 
     def signature(self, kind: bytes) -> list[bytes]:
         """Return the items that all filters with markers have, of one kind."""
         return [_PREFIX + kind + bytes([i]) for i in range(self.markers)]
 
+    def encoding(self, number: int) -> list[bytes]:
+        """Return the items that say of a filter that its items are encoded, and by what."""
+        return [*self.signature(b"coded"), *self.signature(b"by" + digits_of(number))]
+
     def of(self, generation: bytes) -> tuple[bytes, ...]:
         """Return the markers of a generation."""
         return tuple(_PREFIX + generation + bytes([i]) for i in range(self.markers))
 
-    def questions(self) -> list[bytes]:
-        """Return the items that tell a generation: both signatures, then every spelling."""
+    def questions(self, encoding: int) -> list[bytes]:
+        """Return the items that tell a generation: both signatures, an encoding, then every spelling."""
         spellings = [
             _PREFIX + b"%x%x%d" % (place, digit, copy)
             for place in range(_NIBBLES)
             for digit in range(16)
             for copy in range(self.copies)
         ]
-        return [*self.signature(MADE), *self.signature(ADOPTED), *spellings]
+        return [*self.signature(MADE), *self.signature(ADOPTED), *self.encoding(encoding), *spellings]
 
     def kind_of(self, answers: Sequence[int]) -> bytes | None:
         """Return the signature that a filter has, by its answers to the questions; None for neither."""
@@ -103,16 +106,26 @@ class Marking(NamedTuple):
             return MADE
         return ADOPTED if all(answers[self.markers : 2 * self.markers]) else None
 
+    def encoded(self, answers: Sequence[int]) -> tuple[bool, bool]:
+        """Return whether a filter's items are encoded, and whether by what was asked about."""
+        coded, own = (all(answers[i * self.markers : (i + 1) * self.markers]) for i in (2, 3))
+        return coded, coded and own
+
     def generations(self, answers: Sequence[int]) -> Iterator[bytes]:
         """Yield the generations that a filter may have, by its answers to the questions."""
         found = [""]
-        at = 2 * self.markers
+        at = 4 * self.markers
         for _ in range(_NIBBLES):
             each = [answers[i : i + self.copies] for i in range(at, at + 16 * self.copies, self.copies)]
             digits = [f"{digit:x}" for digit, copies in enumerate(each) if all(copies)]
             found = [before + digit for before in found for digit in digits][:_MOST]
             at += 16 * self.copies
         return map(bytes.fromhex, found)
+
+
+def digits_of(encoding: int) -> bytes:
+    """Return an encoding as the scripts take it, b"" for none."""
+    return b"%08x" % encoding if encoding else b""
 
 
 _MOST: Final = 1024

@@ -99,7 +99,7 @@ def module_fields(capacity: int, error_rate: float) -> Fields:
         "num_hashes": link.num_hashes,
         "bits_per_item": round(link.num_bits / capacity, 2),
         "size_bytes": link.num_bits // 8,
-        "marking_items": marking(error_rate).total,
+        "marking_items": marking(error_rate).total(encoded=False),
     }
 
 

@@ -26,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -277,6 +278,8 @@ def main(runtime: str, *command: str) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
         guard_server(list(command))
+    except Exception:
+        traceback.print_exc()  # by now: who waits for the server reads the log when its home has gone
     finally:
         Path("server.socket").unlink(missing_ok=True)
         shutil.rmtree(runtime, ignore_errors=True)

@@ -14,7 +14,7 @@ from bloomredis.arguments import shown
 from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations.held import Held
 from bloomredis.protocol import clock
-from bloomredis.protocol.gather import gather, unless_failed
+from bloomredis.protocol.gather import gather, through, unless_failed
 from bloomredis.protocol.replies import PASSING, is_unsent
 from bloomredis.protocol.resending import pauses
 from bloomredis.protocol.steps import Concurrent, Op, Sleep, Step
@@ -35,20 +35,7 @@ _log = logging.getLogger("bloomredis")
 
 def with_connection(operation: Op[T]) -> Op[T]:
     """Run an operation whose steps wait where the client's pool has no connection left for them."""
-    try:
-        step = next(operation)
-        while True:
-            try:
-                reply = yield from _all_sent(step) if isinstance(step, Concurrent) else _sent(step)
-            except Exception as error:
-                step = operation.throw(error)
-            else:
-                step = operation.send(reply)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    finally:
-        operation.close()
+    return through(operation, lambda step: _all_sent(step) if isinstance(step, Concurrent) else _sent(step))
 
 
 def _sent(step: Step) -> Op[Any]:

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 
 from bloomredis.errors import BloomError
 from bloomredis.operations.files import Reader, Writer
-from bloomredis.protocol.gather import changed
-from bloomredis.protocol.steps import Compute, OnServer, Op
+from bloomredis.protocol.gather import through
+from bloomredis.protocol.steps import Compute, OnServer, Op, Step
 from bloomredis.stored import encoding, mergeable, reading, restoring
 from bloomredis.stored.base import Stored
 from bloomredis.stored.restore import PIECE_BYTES
@@ -99,7 +99,11 @@ def within(side: int | None, operation: Op[T]) -> Op[T]:
     """Run an operation over one of several clients, each of which may be one of several servers."""
     if side is None:
         return (yield from operation)
-    return (yield from changed(operation, partial(OnServer, side)))
+
+    def sent(step: Step) -> Op[Any]:
+        return (yield OnServer(side, step))
+
+    return (yield from through(operation, sent))
 
 
 def stored_of(operations: Any) -> Stored:

@@ -20,19 +20,19 @@ def at(server: int | None, operation: Op[T]) -> Op[T]:
     if server is None:
         return (yield from operation)
 
-    def sent(step: Step) -> Step:
-        return step if isinstance(step, OnServer | Concurrent) else OnServer(server, step)
+    def sent(step: Step) -> Op[Any]:
+        return (yield step if isinstance(step, OnServer | Concurrent) else OnServer(server, step))
 
-    return (yield from changed(operation, sent))
+    return (yield from through(operation, sent))
 
 
-def changed(operation: Op[T], change: Callable[[Step], Step]) -> Op[T]:
-    """Run an operation, each of whose steps is replaced by another one."""
+def through(operation: Op[T], execute: Callable[[Step], Op[Any]]) -> Op[T]:
+    """Run an operation, each of whose steps is executed by another one."""
     try:
         step = next(operation)
         while True:
             try:
-                reply = yield change(step)
+                reply = yield from execute(step)
             except Exception as error:
                 step = operation.throw(error)
             else:

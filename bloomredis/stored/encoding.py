@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from bloomredis.bits.encoding import OWN
 from bloomredis.errors import FilterMismatchError
 
+OTHER: Final = -1
+"""Some encoding that is not known."""
 
-def check(name: str, found: int, given: int | None) -> None:
+
+def check(name: str, found: int | None, given: int | None) -> None:
     """Raise `FilterMismatchError` unless the items of what is stored are encoded as those of this program.
 
     :param found: the number in the header (`bits.encoding.number_of`).
@@ -18,6 +23,8 @@ def check(name: str, found: int, given: int | None) -> None:
         says = "holds items as they are: give no encode="
     elif not given:
         says = "holds items that its program encodes: give the encode= that it was made with"
+    elif found == OTHER:
+        says = "holds items of another encode=, or of keyed() with another secret"
     elif OWN in (found, given):
         says = "holds items of another encode=: keyed() on one side, another function on the other"
     else:

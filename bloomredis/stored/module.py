@@ -20,6 +20,7 @@ from bloomredis.bits.module_items import (
     Marking,
     ModuleItems,
     as_flags,
+    digits_of,
     marking,
     packed,
 )
@@ -34,8 +35,9 @@ from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import send
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
-from bloomredis.stored import module_filter
+from bloomredis.stored import encoding, module_filter
 from bloomredis.stored.base import UNBOUNDED, Arguments
+from bloomredis.stored.encoding import OTHER
 from bloomredis.stored.handle import Description, Handle, LayoutChanged
 from bloomredis.stored.header import KINDS, Header
 from bloomredis.stored.module_filter import MarkedFilter, answers_of, new_options, test_command
@@ -176,7 +178,7 @@ class StoredModule(Versioned):
         for _ in range(_LOOKS):
             state, answers, generation = yield from self._asked(rate, create=create)
             if generation:
-                return MarkedFilter(state, generation, MADE)
+                return MarkedFilter(state, generation, MADE, bool(self.encoding))
             if state.error_rate != rate:
                 rate = state.error_rate
                 continue
@@ -196,10 +198,12 @@ class StoredModule(Versioned):
 
     def _asked(self, rate: float, *, create: bool) -> Op[tuple[ModuleState, Sequence[int], bytes]]:
         """Read the state and the signs of the generation in one step; the last is that of a new filter."""
-        questions = packed(marking(rate).questions())
+        own = self.encoding or 0
+        questions = packed(marking(rate).questions(own))
         arguments: Arguments = [self._ttl, b"", questions]
         if create and self._new:
-            arguments = [self._ttl, os.urandom(8), questions, *marking(rate), *new_options(*self._new)]
+            made = [*marking(rate), digits_of(own), *new_options(*self._new, encoded=bool(own))]
+            arguments = [self._ttl, os.urandom(8), questions, *made]
         created, *reply, answers = yield from self._call(_RESERVE, arguments, self.wait if create else None)
         state = self._read(*reply)
         if self._new is not None:
@@ -215,10 +219,12 @@ class StoredModule(Versioned):
     def _identified(self, state: ModuleState, kind: bytes, answers: Sequence[int]) -> Op[MarkedFilter | None]:
         """Return the filter with its generation, None if it is another one by now."""
         marks = marking(state.error_rate)
+        is_encoded, by_own = marks.encoded(answers)
+        encoding.check(self.name, (self.encoding if by_own else OTHER) if is_encoded else 0, self.encoding)
         for generation in marks.generations(answers):
             there = yield from send(("BF.MEXISTS", self.key, *marks.of(generation)))
             if all(there):
-                found = MarkedFilter(state, generation, kind)
+                found = MarkedFilter(state, generation, kind, is_encoded)
                 self.compare(
                     {"capacity": found.head.capacity}, {"capacity": self._new[0]} if self._new else {}
                 )
@@ -228,7 +234,8 @@ class StoredModule(Versioned):
     def _adopt(self, marks: Marking) -> Op[None]:
         """Add markers to a filter of another program, in one step that only one client takes."""
         signatures = [packed(marks.signature(kind)) for kind in (MADE, ADOPTED)]
-        yield from self._call(_MARK, [*signatures, os.urandom(8), *marks], self.wait)
+        own = digits_of(self.encoding or 0)
+        yield from self._call(_MARK, [*signatures, os.urandom(8), *marks, own], self.wait)
 
     def _accept(self, found: MarkedFilter) -> Handle:
         self._lost, self._found, self._count = None, found, found.head.count
@@ -263,11 +270,12 @@ class StoredModule(Versioned):
                 return
             marks, state = found.marking, found.state
             known, new = map(packed, (marks.of(found.generation), marks.of(generation)))
-            arguments: Arguments = [known, new, generation, found.kind, *marks]
+            own = digits_of(self.encoding or 0) if found.is_encoded else b""
+            arguments: Arguments = [known, new, generation, found.kind, *marks, own]
             keys = [self.key, self.auxiliary + b"cleared"]
             reply = yield from self._as_known(_CLEAR, keys, [*arguments, *module_filter.options(state)])
             if reply is not None:
-                cleared = MarkedFilter(self._read(*reply[1:4]), generation, found.kind)
+                cleared = MarkedFilter(self._read(*reply[1:4]), generation, found.kind, found.is_encoded)
                 yield from self._go_on_with(cleared, self._accept, opened)
                 return
 

@@ -26,16 +26,22 @@ class MarkedFilter:
     state: ModuleState
     generation: bytes
     kind: bytes
+    is_encoded: bool
 
     @property
     def marking(self) -> Marking:
         return marking(self.state.error_rate)
 
     @property
+    def marks(self) -> int:
+        """The number of items that mark it."""
+        return self.marking.total(encoded=self.is_encoded)
+
+    @property
     def head(self) -> Header:
         """Its parameters, as one header; a filter that was made here has room for its own items besides."""
         first, state = self.state.links[0], self.state
-        room = state.entries - (self.marking.total if self.kind == MADE else 0)
+        room = state.entries - (self.marks if self.kind == MADE else 0)
         return Header(
             layout=ModuleItems.name,
             num_hashes=first.num_hashes,
@@ -43,7 +49,7 @@ class MarkedFilter:
             capacity=room,
             error_rate=state.error_rate,
             generation=self.generation,
-            count=max(0, state.items - self.marking.total),
+            count=max(0, state.items - self.marks),
         )
 
     def described(self, key: bytes) -> list[Description]:
@@ -54,14 +60,14 @@ class MarkedFilter:
             if i:
                 header = replace(header, capacity=link.entries, count=link.items)
             else:
-                header = replace(header, count=max(0, link.items - self.marking.total))
+                header = replace(header, count=max(0, link.items - self.marks))
             descriptions.append(Description(key, header, link.num_bits // 8, 0, ttl, has_bits=False))
         return descriptions[::-1]
 
 
-def new_options(capacity: int, error_rate: float) -> list[bytes | int | str]:
+def new_options(capacity: int, error_rate: float, *, encoded: bool) -> list[bytes | int | str]:
     """Return the options of BF.INSERT that make a new filter."""
-    return _options(capacity + marking(error_rate).total, error_rate, _GROWTH)
+    return _options(capacity + marking(error_rate).total(encoded=encoded), error_rate, _GROWTH)
 
 
 def _options(entries: int, error_rate: float, growth: int) -> list[bytes | int | str]:
@@ -71,7 +77,7 @@ def _options(entries: int, error_rate: float, growth: int) -> list[bytes | int |
 
 def first_link(capacity: int, error_rate: float) -> Link:
     """Return the first bitmap that RedisBloom makes: in one that may grow, for half the rate."""
-    entries, rate = capacity + marking(error_rate).total, error_rate / 2
+    entries, rate = capacity + marking(error_rate).total(encoded=False), error_rate / 2
     per_entry = -math.log(rate) / math.log(2) ** 2
     bits = -(-int(entries * per_entry) // 64) * 64
     return Link(bits, math.ceil(math.log(2) * per_entry), entries, rate, 0)

@@ -13,12 +13,15 @@ local function new_generation(random)
 end
 
 -- Append the marks of a filter of this `generation` and `kind` to `items`: so many markers, as many of a signature,
--- and so many copies of each nibble of the spelling.  Return how many there are.
-local function append_marks(items, generation, kind, markers, copies)
+-- and so many copies of each nibble of the spelling; if its items are encoded, as many that say so, and by what.
+-- Return how many there are.
+local function append_marks(items, generation, kind, markers, copies, encoding)
   local before = #items
+  local signs = encoding == '' and { generation, kind } or { generation, kind, 'coded', 'by' .. encoding }
   for i = 0, markers - 1 do
-    items[#items + 1] = MARK_PREFIX .. generation .. string.char(i)
-    items[#items + 1] = MARK_PREFIX .. kind .. string.char(i)
+    for _, sign in ipairs(signs) do
+      items[#items + 1] = MARK_PREFIX .. sign .. string.char(i)
+    end
   end
   for place = 0, 2 * #generation - 1 do
     local byte = generation:byte(math.floor(place / 2) + 1)

@@ -11,9 +11,9 @@ end
 
 -- Store a filter with its marks, which expires after `ttl` ms, or never if that is 0.  Return the error reply of
 -- the first command that is refused, and leave nothing behind then.
-local function create_marked(key, generation, kind, markers, copies, options, ttl)
+local function create_marked(key, generation, kind, markers, copies, encoding, options, ttl)
   options[#options + 1] = 'ITEMS'
-  append_marks(options, generation, kind, markers, copies)
+  append_marks(options, generation, kind, markers, copies, encoding)
   local made = redis.pcall('BF.INSERT', key, unpack(options))
   if made.err then
     return made

@@ -9,7 +9,8 @@
 -- ARGV[4]  'made' or 'adopted', as the old one was (FORMAT.md)
 -- ARGV[5]  the number of markers
 -- ARGV[6]  that of the copies of what spells the generation
--- ARGV[i]  an option of BF.INSERT, for every i from 7
+-- ARGV[7]  the encoding of its items in eight hexadecimal digits, '' for none
+-- ARGV[i]  an option of BF.INSERT, for every i from 8
 --
 -- Reply: that of module_reserve
 
@@ -18,9 +19,9 @@
 -- include: module_state
 
 local key, made, markers, new_markers, generation, kind = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local count, copies = read_number(ARGV[5], 1), read_number(ARGV[6], 1)
+local count, copies, encoding = read_number(ARGV[5], 1), read_number(ARGV[6], 1), ARGV[7]
 
-if not count or not copies then
+if not count or not copies or not encoding then
   return redis.error_reply('BLOOMARGUMENT the number of the markers, or of the copies, is missing')
 end
 if not check_markers(key, new_markers) then
@@ -31,14 +32,14 @@ if refusal then
   return refusal
 end
 local options = {}
-for i = 7, #ARGV do
-  options[i - 6] = ARGV[i]
+for i = 8, #ARGV do
+  options[i - 7] = ARGV[i]
 end
 if redis.call('EXISTS', made) == 1 then
   redis.call('UNLINK', made)
 end
 local left = redis.call('PTTL', key)
-local failed = create_marked(made, generation, kind, count, copies, options, left < 0 and 0 or math.max(1, left))
+local failed = create_marked(made, generation, kind, count, copies, encoding, options, left < 0 and 0 or math.max(1, left))
 if failed then
   return failed
 end

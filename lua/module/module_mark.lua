@@ -6,6 +6,7 @@
 -- ARGV[3]  random bytes, for its generation
 -- ARGV[4]  the number of its markers
 -- ARGV[5]  that of the copies of what spells the generation
+-- ARGV[6]  the encoding of its items in eight hexadecimal digits, '' for none
 --
 -- Reply: 1; or 0 if it has markers
 
@@ -14,7 +15,7 @@
 -- include: module_marks
 
 local key, random, items = KEYS[1], ARGV[3], {}
-local markers, copies = read_number(ARGV[4], 1), read_number(ARGV[5], 1)
+local markers, copies, encoding = read_number(ARGV[4], 1), read_number(ARGV[5], 1), ARGV[6]
 
 if not check_markers(key, ARGV[1]) or not check_markers(key, ARGV[2]) then
   return 0
@@ -22,10 +23,10 @@ end
 local about = redis.pcall('BF.INFO', key)
 if about.err then
   return about
-elseif not random or not markers or not copies then
+elseif not random or not markers or not copies or not encoding then
   return redis.error_reply('BLOOMARGUMENT the random bytes or the numbers of the markers are missing')
 end
-local count = append_marks(items, new_generation(random), 'adopted', markers, copies)
+local count = append_marks(items, new_generation(random), 'adopted', markers, copies, encoding)
 if not has_room(about, count) then
   return redis.error_reply('BLOOMFULL the filter has no room for ' .. count .. ' markers')
 end

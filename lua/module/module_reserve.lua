@@ -6,7 +6,8 @@
 -- ARGV[3]  items to test in what is stored then, as strings of MessagePack; '' for none
 -- ARGV[4]  the number of its markers, if it may be created (FORMAT.md)
 -- ARGV[5]  that of the copies of what spells the generation
--- ARGV[i]  an option of BF.INSERT, for every i from 6
+-- ARGV[6]  the encoding of its items in eight hexadecimal digits, '' for none
+-- ARGV[i]  an option of BF.INSERT, for every i from 7
 --
 -- Reply: { its generation in hexadecimal digits if it was created, else ''; time to live in ms or -1; the reply of
 -- BF.INFO; the header of BF.SCANDUMP, or an empty string where the module has no such command; a byte for each item of
@@ -16,12 +17,12 @@
 -- include: module_state
 
 local key, ttl, random, questions = KEYS[1], read_number(ARGV[1], 0), ARGV[2], ARGV[3]
-local markers, copies = read_number(ARGV[4], 1), read_number(ARGV[5], 1)
+local markers, copies, encoding = read_number(ARGV[4], 1), read_number(ARGV[5], 1), ARGV[6]
 
 local unable = module_missing(key)
 if unable then
   return unable
-elseif not ttl or not random or not questions or random ~= '' and not (markers and copies) then
+elseif not ttl or not random or not questions or random ~= '' and not (markers and copies and encoding) then
   return redis.error_reply('BLOOMARGUMENT the time to live, the random bytes, the questions or numbers are missing')
 end
 local created = ''
@@ -30,11 +31,11 @@ if redis.call('EXISTS', key) == 0 then
     return redis.error_reply('BLOOMMISSING there is no such key')
   end
   local options = {}
-  for i = 6, #ARGV do
-    options[i - 5] = ARGV[i]
+  for i = 7, #ARGV do
+    options[i - 6] = ARGV[i]
   end
   created = new_generation(random)
-  local failed = create_marked(key, created, 'made', markers, copies, options, ttl)
+  local failed = create_marked(key, created, 'made', markers, copies, encoding, options, ttl)
   if failed then
     return failed
   end

@@ -103,3 +103,21 @@ def test_a_server_that_cannot_be_run_says_why(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(connecting, "_binary", lambda: "/nonexistent/valkey-server")
     with pytest.raises(redis.ConnectionError, match=r"No such file .*/nonexistent/valkey-server"):
         connect("embedded://")
+
+
+def test_the_reason_is_logged_before_the_home_goes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Whoever waits for a server reads its log as soon as the private home is gone."""
+
+    def unable(_: list[str]) -> None:
+        raise FileNotFoundError("no such server")
+
+    said: list[str] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "fork", lambda: 0)
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
+    monkeypatch.setattr(guard, "guard_server", unable)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: said.append(capsys.readouterr().err))
+    guard.main(str(tmp_path / "runtime"), "valkey-server")
+    assert "FileNotFoundError: no such server" in said[0]

@@ -23,6 +23,7 @@ from bloomredis import (
 )
 from bloomredis.bits import encoding
 from tests.support.commands import printed, run_command
+from tests.support.modules import needs_module
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -80,6 +81,41 @@ def test_another_encoding_is_refused(client: redis.Redis, bloom: Any, kind: str,
         with pytest.raises(FilterMismatchError):
             bloom.open(client, "seen", kind, encode=encode)
         assert f.info().count == before
+
+
+@for_each("made", ENCODINGS)
+def test_filters_of_the_module(any_client: redis.Redis, bloom: Any, made: str) -> None:
+    """Their markers say it, also once the filter was cleared, and are not counted."""
+    needs_module(any_client)
+    size = {"capacity": 1000, "error_rate": 0.01, "layout": "module"}
+    f = bloom(any_client, "seen", encode=ENCODINGS[made], **size)
+    for _ in range(2):
+        assert sum(f.add_many(ITEMS)) >= len(ITEMS) - 2
+        assert (f.info().capacity, f.info().count) == (1000, sum(map(bool, f.contains_many(ITEMS))))
+        for given, encode in ENCODINGS.items():
+            if given == made:
+                assert all(bloom(any_client, "seen", encode=encode, **size).contains_many(ITEMS))
+                assert all(bloom.open(any_client, "seen", encode=encode).contains_many(ITEMS))
+                continue
+            for parameters in (size, {"layout": "module"}):
+                with pytest.raises(FilterMismatchError, match=r"encode=|secret"):
+                    bloom(any_client, "seen", encode=encode, **parameters).add("x")
+            with pytest.raises(FilterMismatchError, match=r"encode=|secret"):
+                bloom.open(any_client, "seen", encode=encode)
+        f.clear()
+
+
+def test_a_filter_of_another_program_that_is_adopted(any_client: redis.Redis) -> None:
+    """Who opens it first says what its items go through."""
+    needs_module(any_client)
+    client: Any = any_client
+    client.execute_command("BF.RESERVE", "seen", 0.01, 1000)
+    f = BloomFilter[Any].open(any_client, "seen", encode=SECRET)
+    assert f.add("x")
+    assert BloomFilter[Any].open(any_client, "seen", encode=same_secret()).contains("x")
+    for encode in (None, ENCODINGS["another secret"]):
+        with pytest.raises(FilterMismatchError, match=r"encode=|secret"):
+            BloomFilter[Any].open(any_client, "seen", encode=encode)
 
 
 @for_each("kind", [*SIZES])
