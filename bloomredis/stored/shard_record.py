@@ -45,6 +45,8 @@ DELETED: Final = 2
 RESTORED: Final = 3
 """State of a record that was written after its shards, which expire soon if nobody lets them live on.
 Meanwhile the count in its header is the time to live in ms that all are to have, 0 for ever."""
+PREPARED: Final = 4
+"""State of a copy until its record is stored; no item is added before every copy is `IN_USE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,10 @@ class ShardRecord:
     def renewed(self, state: int = IN_USE) -> ShardRecord:
         """Return the record of another generation."""
         return replace(self, head=replace(self.head, generation=os.urandom(8), count=0), state=state)
+
+    def at(self, place: int) -> ShardRecord:
+        """Return what is stored at a place: the record, or a copy that is made before it."""
+        return replace(self, place=place, state=PREPARED if place else self.state)
 
     def encoded(self, encoding: int) -> ShardRecord:
         """Return the record of a filter whose items are encoded so."""
@@ -141,7 +147,7 @@ def parse(data: bytes) -> tuple[ShardRecord, list[bytes]]:
         state=state,
     )
     possible = 1 <= shards <= MAX_SHARDS and seed < 1 << 32 and capacity >= 1
-    if not (possible and place < servers and state <= RESTORED) or (
+    if not (possible and place < servers and state <= (PREPARED if place else RESTORED)) or (
         len(table) != (8 * shards if place == 0 else 0)
     ):
         raise ValueError(f"its parameters make no sharded filter: {record}, table of {len(table)} bytes")

@@ -100,6 +100,7 @@ class RestoredShards(StoredShards):
             raise FilterMismatchError(
                 f"{self.name!r} was replaced while it was written; look at what is there"
             )
+        yield from self._copies(there.record, is_new=True)
 
     def discard(self) -> Op[None]:
         """Delete what was written."""

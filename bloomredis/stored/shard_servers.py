@@ -1,28 +1,29 @@
 """The record of a sharded filter, on one server or on each of several.
 
 Of several servers the first has the record with its table, and each other one a copy without the table, with
-its own place among the servers.
+its own place among the servers.  Copies are made before the record and say until it is stored that they wait
+for it; only then are items added.  So a copy in use without a record says that the record was lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import NamedTuple, TypeVar, Unpack
 
-from bloomredis.errors import FilterMismatchError, FilterNotFoundError
+from bloomredis.errors import FilterMismatchError, FilterNotFoundError, ServerRefusedError
 from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.replies import unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, planning, shard_record
 from bloomredis.stored.base import Arguments
-from bloomredis.stored.shard_record import ShardRecord
+from bloomredis.stored.shard_record import PREPARED, ShardRecord
 from bloomredis.stored.single import StoredFilter
 
 T = TypeVar("T")
-RESERVE_RECORD = scripts.load("reserve_record")
+RESERVE_RECORD, SETTLE_RECORD = map(scripts.load, ("reserve_record", "settle_record"))
 _SHARED = ("capacity", "error_rate", "layout", "num_bits", "num_hashes")
 _parameters = attrgetter(*(f"head.{name}" for name in _SHARED), "shards", "seed")
 
@@ -71,7 +72,7 @@ class RecordServers(StoredFilter):
 
         :param new: is written first if the key is free or holds the identity `replaced`.
         """
-        arguments: Arguments = [b"" if new is None else replace(new, place=place).pack(), self._ttl, replaced]
+        arguments: Arguments = [b"" if new is None else new.at(place).pack(), self._ttl, replaced]
         asked = clock.now()
         text, ttl = yield from self._on(
             place, self._call(RESERVE_RECORD, arguments, None if new is None else self.wait)
@@ -92,13 +93,49 @@ class RecordServers(StoredFilter):
         return found
 
     def _copies(self, record: ShardRecord, *, is_new: bool) -> Op[None]:
-        """Check the copies of all other servers; make those that are missing."""
-        places = range(1, self.servers)
-        copies = unless_failed((yield from gather(self._look(place, record) for place in places)))
-        missing = [place for place, copy in zip(places, copies, strict=True) if copy is None]
+        """Check the copies of a stored record, make missing ones, and let all say that it is stored."""
+        seen = yield from self._look_at_copies(record)
+        missing = [place for place, copy in seen.items() if copy is None]
         if missing and not is_new:
             self._tell(f"{self.name!r} has vanished from server {missing[0]} of {list(range(self.servers))}")
-        unless_failed((yield from gather(self._ask(place, record) for place in missing)))
+        made = yield from self._make_copies(record, missing)
+        waiting = [
+            self._on(place, self._as_known(SETTLE_RECORD, [self.key], [copy.record.head.identity]))
+            for place, copy in {**seen, **made}.items()
+            if copy is not None and copy.record.state == PREPARED
+        ]
+        if waiting and (yield from self._stored_generation()) == record.head.generation:
+            with suppress(ServerRefusedError):  # a user who only reads leaves it to those who add
+                unless_failed((yield from gather(waiting)))
+
+    def _stored_generation(self) -> Op[bytes]:
+        """Return the generation of the record that is stored now, b"" if there is none."""
+        try:
+            return (yield from self._ask(0)).record.head.generation
+        except (FilterNotFoundError, FilterMismatchError):
+            return b""
+
+    def _prepare(self, record: ShardRecord, *, is_new: bool) -> Op[None]:
+        """Make the copies of a record that is not there; it was lost if one of them is in use."""
+        seen = yield from self._look_at_copies(record)
+        if not is_new and _in_use(seen) and (yield from self._look(0)) is None:
+            again = yield from self._look_at_copies(record)  # delete() takes them before the record
+            if _in_use(seen) & _in_use(again):
+                self._tell(f"{self.name!r} has vanished from server 0 of {list(range(self.servers))}")
+        yield from self._make_copies(record, [place for place, copy in seen.items() if copy is None])
+
+    def _look_at_copies(self, record: ShardRecord | None = None) -> Op[dict[int, Found | None]]:
+        """Return the copies by their places.
+
+        :param record: has the parameters that they must have.
+        """
+        places = range(1, self.servers)
+        seen = unless_failed((yield from gather(self._look(place, record) for place in places)))
+        return dict(zip(places, seen, strict=True))
+
+    def _make_copies(self, record: ShardRecord, places: Sequence[int]) -> Op[dict[int, Found]]:
+        made = unless_failed((yield from gather(self._ask(place, record) for place in places)))
+        return dict(zip(places, made, strict=True))
 
     def _check(self, found: ShardRecord, place: int, like: ShardRecord | None) -> None:
         if (found.servers, found.place) != (self.servers, place):
@@ -115,3 +152,8 @@ class RecordServers(StoredFilter):
                 f"{self.name!r} is another filter on server {place}: it has {_parameters(found)}, not "
                 f"{_parameters(like)}; delete the key there, or use another name"
             )
+
+
+def _in_use(copies: Mapping[int, Found | None]) -> set[bytes]:
+    """Return the identities of the copies that say that their record is stored."""
+    return {copy.record.head.identity for copy in copies.values() if copy and copy.record.state != PREPARED}

@@ -21,8 +21,6 @@ from typing import TypeVar
 
 from bloomredis.errors import (
     FilterLostError,
-    FilterMismatchError,
-    FilterNotFoundError,
     ServerRefusedError,
 )
 from bloomredis.protocol import replies, scripts
@@ -35,12 +33,12 @@ from bloomredis.stored.base import Arguments
 from bloomredis.stored.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.shard import StoredShard
 from bloomredis.stored.shard_record import ShardRecord
-from bloomredis.stored.shard_servers import Found
+from bloomredis.stored.shard_servers import SETTLE_RECORD, Found
 from bloomredis.stored.shard_table import RecordTable
 from bloomredis.stored.versioned import Versioned
 
 T = TypeVar("T")
-_SETTLE, _DELETE, _EXPIRE = map(scripts.load, ("settle_record", "delete", "expire"))
+_DELETE, _EXPIRE = map(scripts.load, ("delete", "expire"))
 
 
 class StoredShards(RecordTable):
@@ -74,7 +72,7 @@ class StoredShards(RecordTable):
                 break
             if self._planned is None:
                 raise self.explained(Refusal(replies.MISSING, ""))
-            yield from self._copies(self._planned, is_new=True)
+            yield from self._prepare(self._planned, is_new=noticed or self.record is not None)
             found = yield from self._ask(0, self._planned.renewed())
             self._check(found.record, 0, self._planned)
             yield from self._copies(found.record, is_new=True)  # a delete() may have ended since
@@ -162,7 +160,7 @@ class StoredShards(RecordTable):
             if last is None:
                 return None, False
             if found is None and state != shard_record.DELETED:  # as in `_find_record`: copies come first
-                yield from self._copies(last, is_new=True)
+                yield from self._prepare(last, is_new=True)
             new = last.renewed(state)
             now = yield from self._ask(0, new, found.record.head.identity if found else b"")
             if now.record.head.generation == new.head.generation:
@@ -189,7 +187,7 @@ class StoredShards(RecordTable):
         if record.state == shard_record.IN_USE:
             return
         yield from self._sweep(record)
-        done = _SETTLE
+        done = SETTLE_RECORD
         if record.state == shard_record.DELETED:
             yield from self._delete_copies(record)
             done = _DELETE
@@ -215,7 +213,7 @@ class StoredShards(RecordTable):
             for place in range(self.servers):
                 yield from self._stays_at(place, ttl)
             if all((yield from self._each(record, shards, stay))):
-                yield from self._on(0, self._as_known(_SETTLE, [self.key], [record.head.identity]))
+                yield from self._on(0, self._as_known(SETTLE_RECORD, [self.key], [record.head.identity]))
                 return True
         except ServerRefusedError:  # a user who only reads leaves it to others
             return True
@@ -245,22 +243,14 @@ class StoredShards(RecordTable):
 
     def _delete_copies(self, record: ShardRecord) -> Op[None]:
         """Delete the copies that were seen while the record was stored: later ones are another filter's."""
-        places = range(1, self.servers)
-        seen = unless_failed((yield from gather(self._look(place) for place in places)))
+        seen = yield from self._look_at_copies()
         if (yield from self._stored_generation()) == record.head.generation:
-            copies = {place: found.record for place, found in zip(places, seen, strict=True) if found}
             deletions = (
-                self._on(place, self._as_known(_DELETE, [self.key], [copy.head.identity]))
-                for place, copy in copies.items()
+                self._on(place, self._as_known(_DELETE, [self.key], [copy.record.head.identity]))
+                for place, copy in seen.items()
+                if copy is not None
             )
             unless_failed((yield from gather(deletions)))
-
-    def _stored_generation(self) -> Op[bytes]:
-        """Return the generation of the record that is stored now, b"" if there is none."""
-        try:
-            return (yield from self._ask(0)).record.head.generation
-        except (FilterNotFoundError, FilterMismatchError):
-            return b""
 
     def expire(self, ttl: int) -> Op[None]:
         """Let everything expire in `ttl` ms; after the record the shards that were made meanwhile."""

@@ -24,6 +24,7 @@ from bloomredis.stored.shard_servers import RecordServers
 from tests.support.background import Child
 from tests.support.servers import Server, binaries, running
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
+from tests.support.values import for_each
 
 
 @pytest.fixture
@@ -180,32 +181,56 @@ def test_another_order_or_number_is_refused(bloom: Any, pair: list[Any]) -> None
     assert [sorted(client.keys()) for client in pair] == before
 
 
-def test_a_server_without_its_copy_is_noticed(bloom: Any, pair: list[Any]) -> None:
-    """It lost everything, or is another one; `reserve()` after the error goes on with it."""
-    f = bloom.sharded(pair, "seen", **OPTIONS)
+@for_each("place", [0, 1])
+def test_a_server_that_lost_everything_is_noticed(bloom: Any, pair: list[Any], place: int) -> None:
+    """Whichever it is, by who never used the filter too; `reserve()` goes on with what is left."""
+    f = bloom.sharded(pair, f"seen-{place}", **OPTIONS)
     f.add_many(ITEMS)
-    pair[1].flushall()
-    g = bloom.sharded(pair, "seen", **OPTIONS)
-    with pytest.raises(FilterLostError, match="server 1"):
-        g.add("b")
+    pair[place].flushall()
+    g = bloom.sharded(pair, f"seen-{place}", **OPTIONS)
+    for call in (lambda: g.add("b"), lambda: g.contains_many(ITEMS)):
+        with pytest.raises(FilterLostError, match=f"server {place}"):
+            call()
     g.reserve()
-    assert 100 < sum(g.add_many(ITEMS)) < 300
+    assert 100 < sum(g.add_many(ITEMS)) <= (300 if place else 400)
     assert not any(g.add_many(ITEMS))
+    assert not any(bloom.sharded(pair, f"seen-{place}", **OPTIONS).add_many(ITEMS))
+
+
+def test_a_maker_that_died_before_its_record_has_lost_nothing(pair: list[Any]) -> None:
+    """The copies that it made wait for a record, and take the next one."""
+    maker: Any = ShardedBloomFilter(pair, "seen", **OPTIONS)
+    making = maker._operations.stored.open()
+    place, step = 0, next(making)
+    while not (step[0] == 0 and step[1][4]):  # until it would write the record
+        place, command = step
+        try:
+            reply = pair[place].execute_command(*command)
+        except redis.ResponseError as error:
+            step = making.throw(error)
+        else:
+            step = making.send(reply)
+    making.close()
+    assert [client.exists("seen") for client in pair] == [0, 1]
+    assert ShardedBloomFilter(pair, "seen", **OPTIONS).add_many(ITEMS) == [True] * 400
+    pair[0].flushall()
+    with pytest.raises(FilterLostError, match="server 0"):
+        ShardedBloomFilter(pair, "seen", **OPTIONS).reserve()
 
 
 def test_a_delete_while_the_filter_is_made(pair: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes the copies of a filter whose record is not written yet; the filter is whole all the same."""
     maker, deleter = (ShardedBloomFilter(pair, "seen", **OPTIONS) for _ in range(2))
-    original = RecordServers._copies
+    original = RecordServers._prepare
     made: list[bool] = []
 
-    def copies(self: RecordServers, *args: Any, **kwargs: Any) -> Any:
+    def prepare(self: RecordServers, *args: Any, **kwargs: Any) -> Any:
         yield from original(self, *args, **kwargs)
         if not made:
             made.append(True)
             deleter.delete()
 
-    monkeypatch.setattr(RecordServers, "_copies", copies)
+    monkeypatch.setattr(RecordServers, "_prepare", prepare)
     assert maker.add_many(ITEMS) == [True] * 400
     assert made
     assert [client.exists("seen") for client in pair] == [1, 1]

@@ -64,7 +64,7 @@ end
 
 function redis.set_repl() end
 
--- The formats that the scripts use: '>I8', and '<' with any number of 'I4' and 'i4'.
+-- The formats that the scripts use: '>I8', '>I4', and '<' with any number of 'I4' and 'i4'.
 local function words_of(format)
   local signed = {}
   for sign, size in format:sub(2):gmatch('(%a)(%d)') do
@@ -114,6 +114,9 @@ if bit then
         error(refused('ERR data string too short'), 0)
       end
       return (((((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g) * 256) + h, first + 8
+    end
+    if format == '>I4' then
+      return read_words({ false }, bytes:sub(first, first + 3):reverse(), 1), first + 4
     end
     local signed = known[format]
     if first + #signed * 4 - 1 > #bytes then

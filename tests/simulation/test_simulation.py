@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -166,3 +168,10 @@ def test_a_failure_is_printed_with_its_seed(
     assert len([line for line in printed if line.startswith("    ")]) < 40
     assert main(["--seed", headline.split()[1], *options]) == 1
     assert headline in capsys.readouterr().out
+
+
+def test_the_command_line_runs_the_scripts() -> None:
+    """In a process of its own, whose Lua may be another one than that of the tests."""
+    command = [sys.executable, "-m", "tests.simulation", "--steps", "3000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
