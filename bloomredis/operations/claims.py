@@ -24,7 +24,7 @@ from bloomredis.protocol.calls import call
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.receipts import Lanes, give_back
-from bloomredis.protocol.replies import Refusal, is_used_by_clone, outcome_matters
+from bloomredis.protocol.replies import Refusal, claims_of, is_used_by_clone, outcome_matters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
@@ -121,12 +121,13 @@ class Claims:
             with outcome_matters(self._stored.name, _AGAIN):
                 arguments = (packed, terms.lease, b"".join(tried))
                 reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
+                answers, busy = claims_of(reply, len(keys))
         except BaseException:  # a refusal too says nothing of an earlier sending
             for key, own in zip(keys, owners, strict=True):
                 self._pending.keep(key + terms.holder, own)
             raise
         values = [handle.generation + owner for owner in tried]
-        claims = answered(reply, terms, sent, zip(items, encoded, values, strict=True))
+        claims = answered(answers, busy, terms, sent, zip(items, encoded, values, strict=True))
         left = [i for i, own in enumerate(owners) if len(own) > 1 and claims[i].state == "busy"]
         if left:  # another call of this object may have the claim, and had no answer either
             for i in left:

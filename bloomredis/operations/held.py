@@ -143,12 +143,15 @@ class Owed:
 
 
 def answered(
-    reply: str | bytes, terms: Terms, sent: float, claims: Iterable[tuple[Any, str | bytes, bytes]]
+    answers: str,
+    busy: Sequence[int],
+    terms: Terms,
+    sent: float,
+    claims: Iterable[tuple[Any, str | bytes, bytes]],
 ) -> list[Held]:
-    """Return the claims of a call that was sent at that monotonic time, by the script's reply."""
-    answers, *busy = (reply if isinstance(reply, str) else reply.decode()).split(" ")
+    """Return the claims of a call that was sent at that monotonic time, by what `claims_of` says."""
     # A key is there until the millisecond after the one that it lasts to.
-    own, others = sent + terms.lease / 1000, (clock.now() + (int(left) + 1) / 1000 for left in busy)
+    own, others = sent + terms.lease / 1000, (clock.now() + (left + 1) / 1000 for left in busy)
     return [
         Held(
             item,

@@ -147,7 +147,7 @@ class Membership:
                 at = len(answers)
                 answers += flags_of((yield from self._add(handle, cut(at, stop), items[at:stop])))
 
-    def _add(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
+    def _add(self, handle: Handle, packed: bytes, items: Encoded, *, elsewhere: bool = False) -> Op[Reply]:
         """Add packed items in one script, in a lane that is theirs until they are answered."""
         if self._stored.only_read:
             self._stored.check_writable()
@@ -157,18 +157,30 @@ class Membership:
                 return checked(reply, len(items))
         lane = self._lanes.take()
         lane.next_call(crc32(packed, handle.check))
-        return (yield from self.add_in(lane, handle, packed, items, clock.now()))
+        return (yield from self.add_in(lane, handle, packed, items, clock.now(), elsewhere=elsewhere))
 
-    def add_in(self, lane: Lane, handle: Handle, packed: bytes, items: Encoded, sent: float) -> Op[Reply]:
-        """Add packed items by the last call of a lane, which is first sent at that monotonic time."""
+    def add_in(
+        self,
+        lane: Lane,
+        handle: Handle,
+        packed: bytes,
+        items: Encoded,
+        sent: float,
+        *,
+        elsewhere: bool = False,
+    ) -> Op[Reply]:
+        """Add packed items by the last call of a lane, which is first sent at that monotonic time.
+
+        :param elsewhere: it is not the first lane; this one is nobody else's, whatever the server says.
+        """
         reply: Reply
         try:
             answer = yield from self._stored.run(self._change, handle, (packed, lane.call), (lane.key,))
             reply = checked(answer, len(items), len(items) if self._stored.is_one_bitmap else 1)
         except BaseException as error:
-            if is_used_by_clone(error):
+            if is_used_by_clone(error) and not elsewhere:
                 return (yield from self._add_elsewhere(lane, handle, packed, items, sent))
-            if is_not_executed(error):
+            if is_not_executed(error) and not is_used_by_clone(error):
                 give_back(lane)
                 raise
             self._raise_unknown(error, lane, handle, items, sent)
@@ -200,7 +212,7 @@ class Membership:
     ) -> Op[Reply]:
         """Add packed items in another lane: theirs is also that of a cloned machine or process."""
         self._lanes.renew()
-        reply = yield from self._add(handle, packed, items)
+        reply = yield from self._add(handle, packed, items, elsewhere=True)
         flags = flags_of(reply)
         if not all(flags):  # perhaps by an earlier sending, whose receipt the clone has overwritten
             self._raise_unknown(None, lane, handle, items, sent - RECEIPT_SECONDS, late=flags)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bloomredis.protocol.forms import checked
 from bloomredis.protocol.replies import Unconfirmed, raise_explained
 from bloomredis.protocol.scripts import Script, load
 from bloomredis.protocol.steps import AtMostOnce, Command, Op, ReadOnly
@@ -44,7 +45,8 @@ def call(
     :param again: the call is idempotent, and may be sent again after a lost reply.
     :raises Refusal: the script refuses.
     :raises ServerRefusedError: the server does.
-    :raises ConnectionFailedError: no reply came, or too few replicas confirmed the write.
+    :raises ConnectionFailedError: no reply came, or one of another form, or too few replicas confirmed the
+        write.
     """
     sent = [b"%d" % each if isinstance(each, int) else each for each in arguments]  # as `Command` says
     tail = (b"%d" % len(keys), *keys, *sent)
@@ -52,14 +54,16 @@ def call(
         try:
             command = ("EVALSHA", script.sha, *tail)
             if reads:
-                return (yield ReadOnly(command, script.text))
-            return (yield from _sent(command, wait, again=again))
+                reply = yield ReadOnly(command, script.text)
+            else:
+                reply = yield from _sent(command, wait, again=again)
         except Exception as error:
             if not any(kind.__name__ == "NoScriptError" for kind in type(error).__mro__):
                 raise
-        return (yield from _sent(("EVAL", script.text, *tail), wait, again=again))
+            reply = yield from _sent(("EVAL", script.text, *tail), wait, again=again)
     except Exception as error:
         raise_explained(error)
+    return checked(script.verb, reply)
 
 
 def send(commands: Command | list[Command]) -> Op[Any]:
@@ -68,10 +72,12 @@ def send(commands: Command | list[Command]) -> Op[Any]:
         reply = yield commands
     except Exception as error:
         raise_explained(error)
-    for each in reply if isinstance(commands, list) else ():
+    if not isinstance(commands, list):
+        return checked(commands[0], reply)
+    for each in reply:
         if isinstance(each, Exception):
             raise_explained(each)
-    return reply
+    return [checked(command[0], each) for command, each in zip(commands, reply, strict=True)]
 
 
 def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:
@@ -92,7 +98,7 @@ def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
     for result in (touched, replicas):
         if isinstance(result, Exception):  # which does not undo the write
             raise Unconfirmed(f"no replica confirmed the write: {result}")
-    if replicas < wait.replicas:
+    if checked("WAIT", replicas) < wait.replicas:
         raise Unconfirmed(
             f"only {replicas} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms"
         )

@@ -109,6 +109,7 @@ _CONNECTION: Final = frozenset(
 )
 _UNSENT: Final = "MaxConnectionsError"
 _UNSENT_TEXT: Final = "Too many connections"  # a ConnectionError of redis-py 5 and valkey-py
+_CLAIMS: Final = re.compile(r"[bcd]*(?: -?[0-9]{1,15})*")
 _DIGITS: Final = b"\0\x0101"
 _FLAGS: Final = tuple(flag in (1, 49) for flag in range(256))  # 49 is "1"
 _WORD: Final = re.compile(
@@ -144,6 +145,8 @@ def word_of(error: Exception) -> str:
 
 def explained(error: Exception) -> Exception:
     """Translate a client's error to one of this library; return others as they are."""
+    if isinstance(error, BloomError):
+        return error
     word = word_of(error)
     if word in _ADVICE:
         message = f"the server refused ({word}): {_ADVICE[word]}. It said: {error}"
@@ -188,6 +191,16 @@ def checked(reply: Reply, most: int, least: int = 1) -> Reply:
     if not is_answer(reply, most, least):
         raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {most} items")
     return reply
+
+
+def claims_of(reply: Any, count: int) -> tuple[str, list[int]]:
+    """Return the answer to each of so many claims, and how many ms others hold theirs; an error as above."""
+    text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
+    if isinstance(text, str) and _CLAIMS.fullmatch(text):
+        answers, *left = text.split(" ")
+        if len(answers) == count and answers.count("b") == len(left):
+            return answers, list(map(int, left))
+    raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {count} claims")
 
 
 def without_module(name: str) -> ServerRefusedError:

@@ -1,13 +1,25 @@
-"""Replies that have the answers to fewer or more items than were asked about are none."""
+"""Replies of another form, or with the answers to fewer or more items than were asked about, are none."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import pytest
 
-from bloomredis import BatchInterruptedError, ConnectionFailedError, OutcomeUnknownError
+from bloomredis import (
+    BatchInterruptedError,
+    BloomError,
+    BloomFilter,
+    ConnectionFailedError,
+    OutcomeUnknownError,
+    ScalingBloomFilter,
+    ShardedBloomFilter,
+)
+from bloomredis.protocol.forms import checked
 from tests.support.proxy import Proxy, garbled
+from tests.support.sharding import OPTIONS
 from tests.support.values import for_each
 
 SIZE: Final[dict[str, Any]] = {"capacity": 1000, "error_rate": 1e-9}
@@ -56,3 +68,68 @@ def test_a_test_of_a_batch(any_proxy: Proxy, bloom: Any, reply: bytes) -> None:
     with pytest.raises((BatchInterruptedError, ConnectionFailedError)):
         f.contains_many(ITEMS)
     assert f.contains_many(ITEMS) == [True] * 3
+
+
+GARBLED: Final = [*SHORT, b"*1\r\n:1\r\n", b"*2\r\n$1\r\nx\r\n:1\r\n", b"*3\r\n$2\r\nff\r\n$1\r\nx\r\n:1\r\n"]
+"""More of them: lists that are too short, no hexadecimal digits, a text in the place of a number."""
+
+
+@for_each("reply", [*GARBLED, b"$4\r\nb 12\r\n", b"$5\r\ncc 12\r\n", b"$4\r\nbc x\r\n"])
+def test_claims(any_proxy: Proxy, bloom: Any, reply: bytes) -> None:
+    """They are a call without an answer too: who asks again has the claims."""
+    f = bloom(any_proxy.client(), reply.hex(), **SIZE)
+    f.release_many(f.claim_many(["warm", "too"]))
+    any_proxy.plan("claim", garbled(reply))
+    with pytest.raises((BatchInterruptedError, OutcomeUnknownError)):
+        f.claim_many(ITEMS[:2], lease=60)
+    assert [claim.state for claim in f.claim_many(ITEMS[:2], lease=60)] == ["claimed"] * 2
+
+
+LOOKS: Final[dict[str, Callable[..., Any]]] = {
+    "describe": partial(BloomFilter, **SIZE),
+    "add_layer": partial(ScalingBloomFilter, **SIZE),
+    "reserve_record": partial(ShardedBloomFilter, **OPTIONS),
+    "record_shard": partial(ShardedBloomFilter, **OPTIONS),
+}
+"""By a script whose reply is read as a filter is opened."""
+
+
+@for_each("reply", GARBLED)
+@for_each("verb", LOOKS)
+def test_a_look_at_the_filter(any_proxy: Proxy, verb: str, reply: bytes) -> None:
+    """It is an error of this library; the filter is as it was."""
+    make, name = LOOKS[verb], f"{verb} {reply.hex()}"
+    make(any_proxy.client(), name).add_many(ITEMS)
+    f = make(any_proxy.client(), name)
+    any_proxy.plan(verb, garbled(reply))
+    with pytest.raises(BloomError):
+        f.info()
+    assert f.add_many(ITEMS) == [False] * 3
+
+
+def test_forms() -> None:
+    """A reply of each kind, and one that is not."""
+    for name, right, wrong in (
+        ("commit", 1, b"1"),
+        ("GETRANGE", b"", 3),
+        ("GET", None, 3),
+        ("time", b"12", b"x"),
+        ("describe", [b"ff", 1, -1], [b"f", 1, -1]),
+        ("begin_rebuild", [b"ff", "00"], [b"ff"]),
+        ("configure", [b"a", b"b"], [1]),
+        ("BF.MEXISTS", [], b""),
+        ("module_reserve", [b"", 1, [], b"", b""], [b"", 1, 1, b"", b""]),
+    ):
+        assert checked(name, right) is right
+        with pytest.raises(ConnectionFailedError, match=name):
+            checked(name, wrong)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_server_that_refuses_each_lane(any_proxy: Proxy, bloom: Any, count: int) -> None:
+    """Nobody else can have used one that was made anew, so the call is given up."""
+    f = bloom(any_proxy.client(), "seen", **SIZE)
+    f.add_many(ITEMS)
+    any_proxy.plan("add", *[garbled(b"-BLOOMLANE it is used\r\n")] * 2)
+    with pytest.raises((BatchInterruptedError, OutcomeUnknownError)):
+        f.add_many(["x", "y", "z"][:count])
