@@ -21,7 +21,12 @@ import numpy as np
 from bloomredis.bits.batch import AT_ONCE, BatchBits
 from bloomredis.bits.encoding import Encoder, Item, RowError
 from bloomredis.bits.layout import Layout
-from bloomredis.errors import BatchInterruptedError, FilterLostError, OutcomeUnknownError
+from bloomredis.errors import (
+    BatchInterruptedError,
+    FilterFullError,
+    FilterLostError,
+    OutcomeUnknownError,
+)
 from bloomredis.operations.membership import Membership
 from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.protocol import scripts
@@ -199,7 +204,7 @@ def counted(done: int) -> Iterator[None]:
     """Say in an error how many items are in: those after them were read, and are not kept."""
     try:
         yield
-    except PASSING as error:
+    except (*PASSING, FilterFullError) as error:
         message, *others = error.args
         error.args = (
             f"{message}; load() has added the first {done} items, and may be given all again",

@@ -315,6 +315,14 @@ def test_a_server_that_has_lost_the_module(module_client: redis.Redis) -> None:
                 call()
 
 
+def test_a_load_that_fills_the_filter(module_client: Any) -> None:
+    """The error says how many items are in for sure."""
+    module_client.execute_command("BF.RESERVE", "full", 0.01, 20_000, "NONSCALING")
+    f = BloomFilter.open(module_client, "full")
+    with pytest.raises(FilterFullError, match=r"load\(\) has added the first [1-9]\d+ items"):
+        f.load(range(100_000))
+
+
 def test_a_missing_filter(bloom: Any, module_client: redis.Redis) -> None:
     """Without parameters nothing is created."""
     with pytest.raises(FilterNotFoundError):

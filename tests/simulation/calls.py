@@ -105,6 +105,7 @@ def _requests(
 
 def _start(world: World, call: Call, verb: str, items: Sequence[int]) -> None:
     """Start a call as a thread does."""
+    world.check(call.owner.process)
     operations, item = call.owner.filter, NAMES[items[0]] if items else ""
     if verb in ("add", "contains") and call.requests[0].earlier is None:
         if in_local_cache(operations, item):
@@ -162,8 +163,10 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "add": lambda f, request, items: f.add(items[0], token=_token(request)),
     "add_many": lambda f, _, items: f.add_many(items),
     "contains": lambda f, _, items: f.contains(items[0]),
+    "contains_many": lambda f, _, items: f.contains_many(items),
     "remove": lambda f, request, items: f.remove(items[0], token=_token(request)),
     "reserve": lambda f, _, __: f.reserve(),
+    "info": lambda f, _, __: f.info(),
     "clear": lambda f, _, __: f.clear(),
     "delete": lambda f, _, __: f.delete(),
     "claim": lambda f, _, items: f.claim(items[0], LEASE, _same),

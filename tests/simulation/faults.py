@@ -12,14 +12,18 @@ from typing import Any, Final
 import redis
 
 from tests.simulation.actions import Action
-from tests.simulation.forking import Forked, after_fork
+from tests.simulation.forking import Forked
 from tests.simulation.network import Exchange, error_of
-from tests.simulation.outcomes import SoftTimeLimit
+from tests.simulation.outcomes import REFUSES, SoftTimeLimit
 from tests.simulation.processes import Owner, Process
 from tests.simulation.stage import ACTIONS, Stage
 from tests.simulation.world import World
 
-WORDS: Final = ("READONLY", "NOREPLICAS", "MISCONF", "NOPERM", "OOM")
+WORDS: Final = (
+    *("READONLY", "NOREPLICAS", "MISCONF", "NOPERM", "OOM"),
+    *("BUSY", "LOADING", "NOAUTH", "MASTERDOWN", "ERR"),
+)
+"""First words of refusals; the last one says nothing to the library."""
 _ERRORS: Final = {"connection": redis.exceptions.ConnectionError, "timeout": redis.exceptions.TimeoutError}
 
 
@@ -48,7 +52,7 @@ def refuse(world: Stage, ref: str, word: str) -> None:
         message = exchange.message
         exchange.is_refused = word == "OOM"
         rest = len(exchange.commands) - len(message.replies)
-        message.replies += [error_of(f"{word} the server refuses")] * rest
+        message.replies += [error_of(f"{word} {REFUSES}")] * rest
 
 
 def copy(world: Stage, ref: str) -> None:
@@ -171,20 +175,47 @@ def kill(world: Stage, name: str) -> None:
     world.begin_process(setup)
 
 
-def fork(world: Stage, name: str, child_name: str) -> None:
-    """Let a process fork: the child has copies of its filter objects, and none of its threads."""
+def fork(world: Stage, name: str, child_name: str, in_c: bool) -> None:  # noqa: FBT001 - an argument of an action
+    """Let a process fork: the child has copies of its filter objects, and none of its threads.
+
+    :param in_c: by a program that calls none of Python's hooks.
+    """
     process = world.processes.get(name)
     if process is None or process.loop is not None or child_name in world.processes:
         return
-    child = Process(child_name, world.new_pid(), retries=process.retries)
-    world.enter(child)
+    forked = _copied(world, process, child_name, world.new_pid())
+    world.processes[child_name].unseen = forked
+    if not in_c:
+        world.check(world.processes[child_name])
+
+
+def clone(world: World, name: str, other_name: str) -> None:
+    """Let the machine of a process at rest be copied: two have its id, and no hook says so.
+
+    Nothing is under way: a token, as a call that waits for its answer, is one that both machines have.
+    """
+    process = world.processes.get(name)
+    if process is None or process.loop is not None or other_name in world.processes:
+        return
+    unsettled = (
+        *(call.owner for call in world.calls.values()),
+        *(each.owner for each in world.history.unknown),
+    )
+    if not any(owner.process is process for owner in unsettled):
+        _copied(world, process, other_name, process.pid)
+
+
+def _copied(world: Stage, process: Process, name: str, pid: int) -> Forked:
+    """Begin a process with copies of another's filter objects."""
+    made = Process(name, pid, retries=process.retries)
+    world.enter(made)
     forked = Forked()
     for i, owner in enumerate(process.owners.values()):
-        made = Owner(f"{child_name}.{'abc'[i]}", child, forked(owner.filter), owner.options)
-        made.generations, made.is_fresh = dict(owner.generations), owner.may_open
-        made.acknowledged = owner.acknowledged
-        world.adopt(made)
-    after_fork(forked)
+        own = Owner(f"{name}.{'abc'[i]}", made, forked(owner.filter), owner.options)
+        own.generations, own.is_fresh = dict(owner.generations), owner.may_open
+        own.acknowledged = owner.acknowledged
+        world.adopt(own)
+    return forked
 
 
 # -- how faults are drawn
@@ -234,12 +265,15 @@ def _kill(world: Stage, rng: random.Random) -> Action | None:
     return Action("kill", (rng.choice(world.scenario.processes).name,))
 
 
-def _fork(world: Stage, rng: random.Random) -> Action | None:
-    names = [name for name, each in world.processes.items() if each.loop is None]
-    if not names or len(world.processes) > 4:
-        return None
-    name = rng.choice(names)
-    return Action("fork", (name, f"{name}-{len(world.processes)}"))
+def _copy(action: str, *args: Sequence[Any]) -> Draw:
+    def draw(world: Stage, rng: random.Random) -> Action | None:
+        names = [name for name, each in world.processes.items() if each.loop is None]
+        if not names or len(world.processes) > 4:
+            return None
+        name = rng.choice(names)
+        return Action(action, (name, f"{name}-{len(world.processes)}", *(rng.choice(each) for each in args)))
+
+    return draw
 
 
 def _deny(world: Stage, rng: random.Random) -> Action | None:
@@ -262,13 +296,14 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "evict_claim": (0.2, _of("evict", ("claim",), range(8))),
     "rollback": (0.3, _of("rollback", range(1, 8))),
     "jump": (0.1, _of("jump", (3.0, 130.0, 4 * 3600.0))),
-    "slow": (0.6, _of("wait", (0.6, 1.5, 5.0, 15.0, 45.0, 130.0))),
+    "slow": (0.6, _of("wait", (0.6, 1.5, 5.0, 15.0, 45.0, 130.0, 700.0))),
     "deny": (0.3, _deny),
     "replicas": (0.3, _of("replicas", (0, 1))),
     "cancel": (0.8, _on_call("cancel")),
     "interrupt": (0.4, _on_call("interrupt")),
     "kill": (0.2, _kill),
-    "fork": (0.3, _fork),
+    "fork": (0.3, _copy("fork", (False, True))),
+    "clone": (0.3, _copy("clone")),
 }
 """The faults by name, each with how often it happens in proportion."""
 
@@ -277,7 +312,7 @@ ACTIONS.update(
         each.__name__: each
         for each in (
             *(lose, refuse, copy, stray, flush_scripts, flush_all, evict, rollback, jump, deny, replicas),
-            *(cancel, interrupt, kill, fork),
+            *(cancel, interrupt, kill, fork, clone),
         )
     }
 )

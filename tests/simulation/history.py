@@ -244,6 +244,10 @@ class History:
         """Return whether something happened after a step that excuses an answer; by default about an add."""
         return any(self.disturbed[name] >= step for name in names or ("receipt", "jump", "rollback"))
 
+    def is_due(self, request: Request) -> bool:
+        """Return whether who asks again has to get the answer that a request did not get, or an error."""
+        return request.state == "unknown" and not self.disturbed_since(request.started)
+
     def is_owed(self, request: Request, now: float, clock: int) -> bool:
         """Return whether a request without an answer has to get it if somebody asks."""
         return self.may_be_owed(request, now, clock) and not self.disturbed_since(request.started)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest import mock
 
+from tests.simulation.stage import Stage
 from tests.support.holes import HOLES
 
 OF_MANY: Final[dict[str, tuple[str, set[str]]]] = {
@@ -18,7 +19,13 @@ OF_MANY: Final[dict[str, tuple[str, set[str]]]] = {
 }
 """The holes of filters of many keys: the kind that has it, and the faults that it takes."""
 
+OF_THE_STAGE: Final[dict[str, Callable[[Any], None]]] = {
+    "forks-unseen": lambda patch: patch(Stage, "check", lambda *_: None),
+}
+"""Holes that only a simulated process can have: no call looks at the process that it is in."""
+
 WITH: Final = {
+    "forks-unseen": {"fork"},
     "refusal-proves": {"lost_reply", "refusal"},
     "cache-learns-for-newest": {"slow"},
     "cache-answers-for-any": {"slow"},
@@ -32,6 +39,9 @@ WITH: Final = {
     "claims-not-pending": {"lost_reply", "cancel"},
     "claims-without-time": {"late_copy"},
     "claims-without-number": {"late_copy"},
+    "names-not-own": {"clone"},
+    "final-forgotten": {"slow", "lost_reply"},
+    "looks-not-compared": {"slow"},
     "successor-left-out": {"slow"},
     "follower-creates": {"flush_all", "evict_filter"},
     **{hole: faults for hole, (_, faults) in OF_MANY.items()},
@@ -48,5 +58,5 @@ def opened(names: Iterable[str]) -> Iterator[None]:
             stack.enter_context(mock.patch.object(thing, name, value))
 
         for name in names:
-            HOLES[name](patch)
+            (HOLES | OF_THE_STAGE)[name](patch)
         yield

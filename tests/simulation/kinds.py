@@ -131,7 +131,15 @@ def _counter(value: bytes, place: int) -> int:
     return byte & 15 if place & 1 else byte >> 4
 
 
-ADDING: Final = {"add": 10.0, "add_many": 1.5, "contains": 3.0, "reserve": 0.4, "clear": 0.2, "delete": 0.1}
+ADDING: Final = {
+    "add": 10.0,
+    "add_many": 1.5,
+    "contains": 3.0,
+    "reserve": 0.4,
+    "info": 0.4,
+    "clear": 0.2,
+    "delete": 0.1,
+}
 CLAIMING: Final = {
     "claim": 1.5,
     "claim_as": 1.0,

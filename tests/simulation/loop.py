@@ -34,6 +34,9 @@ class Loop(asyncio.AbstractEventLoop):
         self.call_soon(callback, *args, context=context)
         return asyncio.TimerHandle(self.time(), callback, args, self, context)
 
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Do nothing: its callback sees that nobody waits for it."""
+
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 

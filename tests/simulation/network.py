@@ -15,6 +15,9 @@ _BY_WORD: Final = {
     "READONLY": redis.exceptions.ReadOnlyError,
     "OOM": redis.exceptions.OutOfMemoryError,
     "NOPERM": redis.exceptions.NoPermissionError,
+    "NOAUTH": redis.exceptions.AuthenticationError,
+    "LOADING": redis.exceptions.BusyLoadingError,
+    "MASTERDOWN": redis.exceptions.MasterDownError,
 }
 _SCRIPTS: Final = [
     *(scripts.load(verb, layered=layered) for verb in scripts.verbs() for layered in (False, True)),

@@ -29,6 +29,14 @@ class SoftTimeLimit(Exception):  # noqa: N818 - as in the library whose exceptio
     """An exception that is neither the client library's nor bloomredis'."""
 
 
+REFUSES: Final = "the server refuses"
+
+
+def is_refused(error: BaseException | None) -> bool:
+    """Return whether an error is the server's own for a call that it was told to refuse."""
+    return isinstance(error, redis.exceptions.ResponseError) and REFUSES in str(error)
+
+
 _CANCELLED: Final[tuple[type[BaseException], ...]] = (SoftTimeLimit, asyncio.CancelledError, GeneratorExit)
 _UNKNOWN: Final[tuple[type[BaseException], ...]] = (
     OutcomeUnknownError,
@@ -82,7 +90,7 @@ def _failed(world: World, request: Request, error: BaseException) -> None:
             world.rules.lost(request)
         elif isinstance(error, ClaimLostError):
             _not_held(world, request)
-        elif not isinstance(error, _UNKNOWN):
+        elif not isinstance(error, _UNKNOWN) and not is_refused(error):
             raise Violation("unexpected error", f"{request} raised {error!r}") from error
         request.is_cancelled = isinstance(error, _CANCELLED)
         asked_again = "same object" in str(error)  # about an earlier call, whose token is its caller's
@@ -90,7 +98,8 @@ def _failed(world: World, request: Request, error: BaseException) -> None:
         if isinstance(error, OutcomeUnknownError) and alone and request.verb == "add":
             world.rules.unknown(request)
     finally:
-        _end(world, request, "unknown" if isinstance(error, _UNKNOWN) else "void", answered=False)
+        is_unknown = isinstance(error, _UNKNOWN) or is_refused(error)
+        _end(world, request, "unknown" if is_unknown else "void", answered=False)
 
 
 def _not_held(world: World, request: Request) -> None:

@@ -127,12 +127,16 @@ class Owner:
 
 
 class Process:
-    """A process: its id, and its filter objects by name."""
+    """A process: its id, and its filter objects by name.
+
+    :ivar unseen: what the hooks of its fork would have been called with, if none was.
+    """
 
     def __init__(self, name: str, pid: int, *, retries: int) -> None:
         self.name, self.pid, self.retries = name, pid, retries
         self.owners: dict[str, Owner] = {}
         self.loop: Any = None
+        self.unseen: Any = None
 
 
 class Call:

@@ -166,7 +166,6 @@ class Rules(Repeats):
 
         A call with the token of another object leaves nothing with its own: its caller has the token.
         """
-        now, clock = self._clocks()
         for change in self._history.live(request.item):
             if change.verb != request.verb or change.taken or not change.new or request in change.claimants:
                 continue
@@ -175,7 +174,7 @@ class Rules(Repeats):
                     earlier.ended < request.started
                     and self._inherits(request, earlier)
                     and not (request.earlier is None and earlier.has_foreign_token)
-                    and self._history.is_owed(earlier, now, clock)
+                    and self._history.is_due(earlier)
                     and not self._has_other_takers(change, request, besides=earlier)
                     and not self._has_rival(change, request)
                 ):

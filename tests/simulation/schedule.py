@@ -139,7 +139,7 @@ class Drawing(Draws[World]):
         items: tuple[int, ...] = ()
         if verb.endswith("_many"):
             items = tuple(rng.randrange(self._items) for _ in range(rng.choice((2, 3, 4))))
-        elif verb not in REPLACING:
+        elif verb not in (*REPLACING, "info"):
             items = (self._item(owner),)
         if verb == "add" and rng.random() < self._twin_share and world.owners[owner].process.loop is not None:
             self._twin = owner, items

@@ -15,6 +15,7 @@ from bloomredis.protocol.steps import Sleep
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.database import ServerError
 from tests.simulation.environment import Environment
+from tests.simulation.forking import after_fork
 from tests.simulation.loop import Client, Loop
 from tests.simulation.network import KNOWN_SCRIPTS, Exchange, Message, Network, error_of, verb_of
 from tests.simulation.processes import Call, Owner, Process, Setup, parted, unpacked
@@ -109,6 +110,12 @@ class Stage(ABC):
     def enter(self, process: Process) -> None:
         """Let the code of a process run next."""
         self.environment.pid = process.pid
+
+    def check(self, process: Process) -> None:
+        """Let a process notice that it is another one, as each public call does when it begins."""
+        if process.unseen is not None:
+            forked, process.unseen = process.unseen, None
+            after_fork(forked)
 
     # -- calls
 

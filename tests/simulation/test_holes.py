@@ -11,11 +11,13 @@ from tests.simulation.running import Failure, Simulator
 
 MOST_SCHEDULES = 10_000
 FIRST = {
-    "answers-not-kept": 1500,
-    "batches-not-kept": 1500,
-    "cache-learns-for-newest": 850,
-    "claims-without-time": 5600,
+    "answers-not-kept": 600,
+    "batches-not-kept": 600,
+    "cache-learns-for-newest": 1200,
+    "claims-without-time": 2500,
     "record-revived": 3900,
+    "refusal-proves": 600,
+    "stale-drops": 700,
 }
 """The schedule with which a search begins that would be long: a little before the find."""
 

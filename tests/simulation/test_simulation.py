@@ -104,7 +104,10 @@ def loses_bits(command: Sequence[Any], server: Server) -> None:
         (
             forgets("receipt"),
             "lost_reply",
-            {"own work", "owed", "counted twice", "counted again", "nothing written", "no token"},
+            {
+                *("own work", "owed", "counted twice", "counted again", "nothing written", "no token"),
+                "commit denied",
+            },
         ),
         (forgets("claim"), "script_flush", {"two holders", "two commits", "lost while held"}),
         (loses_bits, "script_flush", {"bits lost", "nothing written"}),

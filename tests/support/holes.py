@@ -6,10 +6,11 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
-from bloomredis.errors import ServerRefusedError
+from bloomredis.errors import FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
 from bloomredis.operations import local_cache, membership, outcomes
 from bloomredis.operations.claims import Claims
 from bloomredis.operations.held import Owed, Terms
@@ -18,6 +19,8 @@ from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Lane, Lanes, Pending
+from bloomredis.protocol.replies import Refusal
+from bloomredis.stored.versioned import Versioned
 from tests.support.holes_of_many import HOLES_OF_MANY, Patch
 from tests.support.holes_of_rebuilding import HOLES_OF_REBUILDING
 
@@ -204,6 +207,48 @@ def _claims_of_a_name_are_one(patch: Patch) -> None:
     patch(Terms, "new_owner", lambda self: self.holder + bytes(8) if self.holder else new_owner(self))
 
 
+def _clones_share_names(patch: Patch) -> None:
+    """The name of a call says only its number in its lane, and what it is about."""
+
+    def next_call(lane: Lane, check: int) -> str:
+        lane.calls += 1
+        lane.call = f"{lane.calls}.{check & 0xFFFFFFFF:08x}"
+        return lane.call
+
+    patch(Lane, "next_call", next_call)
+
+
+def _what_cannot_be_known_is_forgotten(patch: Patch) -> None:
+    """Who asks once more after the error that says so is answered as if nothing had been asked before."""
+    taking: Any = Ledger.taking
+
+    @contextmanager
+    def taken(self: Ledger, encoded: str | bytes, *rest: Any) -> Iterator[list[Pending]]:
+        try:
+            with taking(self, encoded, *rest) as calls:
+                yield calls
+        except OutcomeUnknownError as error:
+            if error.final:
+                self.items.pop(as_bytes(encoded), None)
+            raise
+
+    patch(Ledger, "taking", taken)
+
+
+def _looks_are_not_compared(patch: Patch) -> None:
+    """A look at what is stored that is late is taken for a loss of what the object knows by now."""
+
+    def watched(self: Versioned, look: Callable[[Any], Any]) -> Any:
+        handle = yield from self.acquire()
+        try:
+            return (yield from look(handle))
+        except (Refusal, FilterNotFoundError) as error:
+            yield from self._reopen(str(error), self.handle or handle)
+            return (yield from self._watched(look))
+
+    patch(Versioned, "_watched", watched)
+
+
 HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "lanes-survive-fork": _lanes_survive_a_fork,
     "debts-survive-fork": _debts_survive_a_fork,
@@ -221,6 +266,9 @@ HOLES: Final[dict[str, Callable[[Patch], None]]] = {
     "claims-not-pending": _claims_are_not_pending,
     "claims-without-time": _claims_of_a_name_have_no_time,
     "claims-without-number": _claims_of_a_name_are_one,
+    "names-not-own": _clones_share_names,
+    "final-forgotten": _what_cannot_be_known_is_forgotten,
+    "looks-not-compared": _looks_are_not_compared,
     **HOLES_OF_MANY,
     **HOLES_OF_REBUILDING,
 }

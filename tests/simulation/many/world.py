@@ -23,7 +23,7 @@ from tests.simulation.many.kinds import KEY, KINDS, NAMES, STRAY_SECONDS, Simula
 from tests.simulation.many.looks import Looks, called
 from tests.simulation.many.watch import Watch
 from tests.simulation.network import Exchange
-from tests.simulation.outcomes import SoftTimeLimit
+from tests.simulation.outcomes import SoftTimeLimit, is_refused
 from tests.simulation.processes import Call, Owner
 from tests.simulation.server import Server
 from tests.simulation.stage import Stage
@@ -199,9 +199,11 @@ class ManyWorld(Stage):
 
     def settle(self, call: Call, answer: Any, error: BaseException | None) -> None:
         ask, records = self._asked.pop(call.ref)
-        if isinstance(error, _GONE):
+        if isinstance(error, _GONE) or is_refused(error):
             error = asyncio.CancelledError()
-        elif isinstance(error, BatchInterruptedError) and isinstance(error.__cause__, _GONE):
+        elif isinstance(error, BatchInterruptedError) and (
+            isinstance(error.__cause__, _GONE) or is_refused(error.__cause__)
+        ):
             error.__cause__ = asyncio.CancelledError()
         _, value = seats.ended(ask, records, answer, error, self.watch.now())
         name = call.owner.name
