@@ -55,11 +55,7 @@ def lines_of(
 
 def _chunks(descriptor: int, stop: Stop, advance: Advance) -> Iterator[bytes]:
     """Yield chunks as soon as they arrive; a signal ends the program only here."""
-    while True:
-        with stop.waiting():
-            chunk = os.read(descriptor, CHUNK_BYTES)
-        if not chunk:
-            return
+    while chunk := stop.read(descriptor, CHUNK_BYTES):
         advance(len(chunk))
         yield chunk
 

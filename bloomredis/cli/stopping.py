@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +35,19 @@ class Stop:
         finally:
             self._waiting = False
 
+    def read(self, descriptor: int, size: int) -> bytes:
+        """Read what is there, or wait for it; a signal ends the program meanwhile.
+
+        A signal just before a read begins to wait would not interrupt it, so this waits in a poll.
+        """
+        with self.waiting(), _woken() as wakes:
+            waits = select.poll()
+            waits.register(descriptor, select.POLLIN)
+            waits.register(wakes, select.POLLIN)
+            while descriptor not in dict(waits.poll()):
+                os.read(wakes, 1)  # of a signal that does not end the program
+            return os.read(descriptor, size)
+
     def _receive(self, number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         self._received = number
@@ -42,3 +57,17 @@ class Stop:
     def _end(self) -> None:
         if self._received is not None:
             raise SystemExit(128 + self._received)
+
+
+@contextmanager
+def _woken() -> Iterator[int]:
+    """Yield a descriptor that can be read once a signal has arrived."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield reader
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
