@@ -1,7 +1,8 @@
 -- The receipt of a lane: the last reply of a client's lane, so that a call that is sent again gets the answer of its
 -- first execution.  A receipt is 'call:reply;', and what follows is left of an older one.  A call's name is its number
 -- in the lane, a dot and a check of what it is about, so that another call with the same number is not mistaken for it.
--- Only the reply of a call that changed something is kept: any other call replies the same when it is executed again.
+-- Only the reply of a call that changed something is kept, and that of a commit whose claim was gone: any other call
+-- replies the same when it is executed again.
 -- include: format
 -- include: answer
 

@@ -39,7 +39,9 @@ if malformed then
   return malformed
 end
 if redis.call('GET', claim) ~= filter.generation .. owner then
-  return items.test(1) and 2 or 0
+  local denial = items.test(1) and 2 or 0
+  keep(receipt, number, denial, filter.lasting)  -- late copies of the claim and of this call would commit it yet
+  return denial
 end
 local dropped = false
 local function drop()

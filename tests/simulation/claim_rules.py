@@ -37,6 +37,7 @@ class ClaimRules:
         self._clock = clock
         self._grants: dict[int, list[Grant]] = {}
         self._committed: dict[int, tuple[Grant, int]] = {}  # and the entry of the log then
+        self._denied: dict[int, Request] = {}  # the commits that changed nothing, by the claim
 
     def claimed(self, request: Request, state: str) -> None:
         """Check the state that a claim was answered with."""
@@ -139,8 +140,18 @@ class ClaimRules:
                 "two commits", f"{request} was answered, and so was the commit of {other.request}"
             )
 
+    def executed(self, request: Request) -> None:
+        """Check that no commit is executed after its caller was told that nothing was changed."""
+        denied = self._denied.get(id(request.held))
+        if denied is not None:
+            raise Violation(
+                "commit after denial", f"{request} was executed, and {denied} raised ClaimLostError"
+            )
+
     def not_held(self, request: Request) -> None:
         """Check that a commit which changed something does not say that nothing was changed."""
+        if request.verb == "commit":
+            self._denied[id(request.held)] = request
         if (
             self._history.disturbed_since(request.started)
             or self._clock() - request.clock > RECEIPT_SECONDS * 1e6

@@ -10,10 +10,12 @@ from typing import Any, Final
 import pytest
 
 from tests.simulation.__main__ import FAULTS, calls, main, report
+from tests.simulation.actions import Action, Scenario
 from tests.simulation.faults import what_is
 from tests.simulation.kinds import KINDS
 from tests.simulation.many.kinds import KINDS as KINDS_OF_MANY
 from tests.simulation.module import Items
+from tests.simulation.processes import Setup
 from tests.simulation.running import WAYS, Failure, Simulator
 from tests.simulation.server import Server
 from tests.simulation.shrinking import shrunk
@@ -178,3 +180,24 @@ def test_the_command_line_runs_the_scripts() -> None:
     command = [sys.executable, "-m", "tests.simulation", "--steps", "3000"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_commit_that_was_denied_stays_undone(simulator: Simulator) -> None:
+    """Late copies of the claim and of an earlier commit of it change nothing any more."""
+    first = Setup("p0", ((),), retries=1)
+    begun = Scenario(
+        "BloomFilter", (("layout", "blocked"),), (first,), frozenset(), frozenset(), is_warm=True
+    )
+    schedule: list[tuple[Any, ...]] = [
+        *(("start", "c0", "p0.a", "reserve", (), None), ("execute", "c0"), ("reply", "c0")),
+        ("start", "c1", "p0.a", "claim", (0,), None),
+        *(("lose", "c1", "connection", True), ("execute", "c1"), ("reply", "c1")),
+        *(("start", "c2", "p0.a", "commit", (), "c1"), ("cancel", "c2"), ("wait", 2.5)),
+        *(("start", "c3", "p0.a", "commit", (), "c1"), ("execute", "c3"), ("reply", "c3")),
+        *(("execute", "c3"), ("execute", "c3"), ("reply", "c3")),
+        *(("stray", "c1.1"), ("stray", "c2.1")),
+    ]
+    lines: list[str] = []
+    assert simulator.replay(begun, [Action(name, tuple(args)) for name, *args in schedule], lines) is None
+    assert any("ClaimLostError" in line for line in lines)
+    assert sum("commit -> 0" in line for line in lines) == 2

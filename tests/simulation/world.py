@@ -105,6 +105,7 @@ class World(Stage):
             for request in requests:
                 self.claims.giving_back(request.held)
                 if request.committed is None:
+                    self.claims.executed(request)
                     request.committed = len(self.history.log) - 1
 
     def _about(self, exchange: Exchange) -> list[Request]:
