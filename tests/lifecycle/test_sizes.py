@@ -36,7 +36,7 @@ PROGRAM = """
 import json, resource, sys, time
 import redis, bloomredis
 url, of, path = sys.argv[1:]
-client = redis.Redis.from_url(url)
+client = redis.Redis.from_url(url, socket_timeout=120)
 kind = getattr(bloomredis, of)
 found = kind.open(client, "seen")
 found.contains_many(range(1000))

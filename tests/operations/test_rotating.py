@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import fakeredis
 import pytest
@@ -63,13 +63,12 @@ def fake() -> Any:
     return fakeredis.FakeRedis(server=fakeredis.FakeServer())
 
 
-@given(
-    slices=st.integers(1, 5),
-    steps=st.lists(
-        st.tuples(st.sampled_from([0.0, 0.001, 0.3, 0.5, 0.9, 2.0, 2.5, 3.1, 7.0]), st.integers(0, 9)),
-        max_size=40,
-    ),
+STEPS: Final = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.001, 0.3, 0.5, 0.9, 2.0, 2.5, 3.1, 7.0]), st.integers(0, 9)),
+    max_size=40,
 )
+
+
 def follow_the_clock(slices: int, steps: list[tuple[float, int]]) -> None:
     """Compare every answer with the times of the adds."""
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -92,7 +91,8 @@ def follow_the_clock(slices: int, steps: list[tuple[float, int]]) -> None:
 @examples()
 def test_every_answer_follows_from_the_clock(examples: int) -> None:
     """An item is there from its slice to the end of the one that is `slices` later, idle or not."""
-    settings(max_examples=examples, deadline=None)(follow_the_clock)()
+    follow = given(slices=st.integers(1, 5), steps=STEPS)(follow_the_clock)
+    settings(max_examples=examples)(follow)()
 
 
 def test_a_clock_that_goes_back(clock: Clock, fake: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import redis
 
 from tests.simulation.actions import Action
-from tests.simulation.forking import Forked
+from tests.simulation.forking import Forked, inherit
 from tests.simulation.network import Exchange, error_of
 from tests.simulation.outcomes import REFUSES, SoftTimeLimit
 from tests.simulation.processes import Owner, Process
@@ -215,6 +215,7 @@ def _copied(world: Stage, process: Process, name: str, pid: int) -> Forked:
         own.generations, own.is_fresh = dict(owner.generations), owner.may_open
         own.acknowledged = owner.acknowledged
         world.adopt(own)
+    inherit(forked)
     return forked
 
 

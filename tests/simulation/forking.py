@@ -113,15 +113,25 @@ def _hooks(module: types.ModuleType) -> list[Callable[[], object]]:
     return [getattr(module, name) for name in _REGISTERED.findall(inspect.getsource(module))]
 
 
-def after_fork(forked: Forked) -> None:
-    """Call what the modules of bloomredis have the system call in a child, on the child's objects only.
+def _registries() -> list[tuple[list[Callable[[], object]], list[WeakSet[Any]]]]:
+    """Return the hooks of each module that has some, with its registries of objects."""
+    return [
+        (hooks, [value for value in vars(module).values() if isinstance(value, WeakSet)])
+        for module in modules()
+        if (hooks := _hooks(module))
+    ]
 
-    Registries of objects in a module (a `WeakSet`) hold the child's meanwhile, and those of all processes
-    afterwards.
-    """
-    for module in modules():
-        hooks = _hooks(module)
-        registries = [value for value in vars(module).values() if isinstance(value, WeakSet)] if hooks else []
+
+def inherit(forked: Forked) -> None:
+    """Let the copies be in the registries that their originals are in."""
+    for _, registries in _registries():
+        for registry in registries:
+            registry.update([forked.copies[id(each)] for each in registry if id(each) in forked.copies])
+
+
+def after_fork(forked: Forked) -> None:
+    """Call what the modules of bloomredis have the system call in a child, on the child's objects only."""
+    for hooks, registries in _registries():
         before = [list(registry) for registry in registries]
         for registry, members in zip(registries, before, strict=True):
             registry.clear()

@@ -150,6 +150,7 @@ class ManyWorld(Stage):
         if owner.process.loop is not None:
             self._start_task(call, ask)
             return
+        self.check(owner.process)
         plain = ask.items and ask.token is None and len(self.servers) == 1
         operation = prepared(owner.filter, verb, ask.items[0]) if plain else None
         call.start(operation or _OPERATIONS[verb](owner.filter, ask), self.send)
