@@ -27,11 +27,13 @@ from tests.support.servers import Server, running
 from tests.support.values import for_each
 
 
-def reserve(client: redis.Redis, name: str = "seen", capacity: int = 1000, *options: str) -> None:
+def reserve(
+    client: redis.Redis, name: str = "seen", capacity: int = 1000, *options: str, error_rate: float = 0.01
+) -> None:
     """Let another program make a filter, in the place of one that there is."""
     client.delete(name)
     execute: Any = client.execute_command
-    execute("BF.RESERVE", name, 0.01, capacity, *options)
+    execute("BF.RESERVE", name, error_rate, capacity, *options)
 
 
 CALLS: dict[str, Callable[[Any], object]] = {
@@ -197,7 +199,7 @@ def test_a_filter_of_another_program_is_adopted_by_open(bloom: Any, module_clien
 
 def test_a_fixed_filter_refuses_what_does_not_fit(bloom: Any, module_client: redis.Redis) -> None:
     """As many answers as there are items in; items that are there are answered on."""
-    reserve(module_client, "seen", 200, "NONSCALING")
+    reserve(module_client, "seen", 200, "NONSCALING", error_rate=1e-6)
     f = bloom.open(module_client, "seen")
     items = [f"{i}" for i in range(300)]
     with pytest.raises(bloomredis.BatchInterruptedError) as caught:
@@ -205,7 +207,7 @@ def test_a_fixed_filter_refuses_what_does_not_fit(bloom: Any, module_client: red
     assert isinstance(caught.value.__cause__, FilterFullError)
     done = len(caught.value.results)
     assert f.contains_many(items[:done]) == [True] * done
-    assert f.info().count == sum(caught.value.results) == 200 - marking(0.01).total(encoded=False)
+    assert f.info().count == sum(caught.value.results) == 200 - marking(1e-6).total(encoded=False)
     assert not f.add(items[0])
     with pytest.raises(FilterFullError, match="takes no more items"):
         f.add("one more")
@@ -227,7 +229,7 @@ def test_claims_make_it_grow(bloom: Any, module_client: redis.Redis) -> None:
 def test_a_growing_filter_without_room_for_markers(bloom: Any, module_client: redis.Redis) -> None:
     """It grows for them, however full it was."""
     for count in range(0, 61, 4):
-        reserve(module_client, "seen", 60)
+        reserve(module_client, "seen", 60, error_rate=1e-6)
         for number in range(count):
             module_client.execute_command("BF.ADD", "seen", f"theirs {number}")  # type: ignore[no-untyped-call]
         assert bloom.open(module_client, "seen").add("ours")
