@@ -184,6 +184,7 @@ def test_signal_loses_no_line(any_server: Server, tmp_path: Path) -> None:
     assert sorted((begun + rest).split(b"\n")[:-1]) == sorted(set(log().split(b"\n")))
 
 
+@pytest.mark.faults
 def test_connections_that_are_cut(any_server: Server, tmp_path: Path) -> None:
     """A run with --name connects again and again, and prints what it would have printed."""
     (tmp_path / "log").write_bytes(log())

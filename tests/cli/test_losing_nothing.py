@@ -167,6 +167,7 @@ def test_a_full_disk(any_server: Server, log: Path) -> None:
     assert len(printed("dedupe", "--url", any_server.url, "--name", "x", log).splitlines()) == 4999
 
 
+@pytest.mark.faults
 def test_a_server_that_dies(any_server: Server, log: Path) -> None:
     """The message is about lines, not about tokens."""
     with started("dedupe", "--url", any_server.url, "--name", "x") as process:
@@ -211,6 +212,7 @@ def test_totals_as_json(any_server: Server) -> None:
 # -- private filters on somebody's server
 
 
+@pytest.mark.faults
 @for_each("kind", CLASSES)
 def test_a_killed_run_leaves_nothing_for_ever(any_server: Server, kind: Kind) -> None:
     """After kill -9 each key of a filter without a name expires, within some two hours."""
@@ -223,6 +225,7 @@ def test_a_killed_run_leaves_nothing_for_ever(any_server: Server, kind: Kind) ->
     assert all(0 < time <= 2 * renewal.SECONDS * 1000 for time in times)
 
 
+@pytest.mark.faults
 def test_its_life_is_renewed(any_server: Server) -> None:
     """A run that is longer than the time to live keeps its filter."""
     with any_server.client() as client:

@@ -24,6 +24,8 @@ from tests.support.cluster_clients import CLIENTS, SMALL, away, only
 from tests.support.clusters import Cluster, wait_until
 from tests.support.sizes import sized
 
+pytestmark = pytest.mark.faults
+
 OUTLASTED = 0.8
 
 """Seconds that a slot is on its way: more than redis-py's own patience with TRYAGAIN, which is 0.4 s."""
