@@ -46,8 +46,11 @@ class FilterFullError(BloomError):
 class ConnectionFailedError(BloomError):
     """No reply arrived, and nothing is in doubt: the call changes nothing, or may simply be made again.
 
-    The client's own error is its ``__cause__``.
+    The client's own error is its ``__cause__``.  `sent` is False where no connection was free, so that the
+    call cannot have been executed.
     """
+
+    sent = True
 
 
 class ServerRefusedError(BloomError):

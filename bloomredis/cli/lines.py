@@ -19,14 +19,17 @@ Key = bytes | int
 def batches(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Yield the lines of one input as soon as they arrive: those that each chunk completes.
 
-    A last line needs no newline.  A line longer than a chunk costs no more per byte.
+    A last line needs no newline.  A line longer than a chunk costs no more time per byte; while it is put
+    together it is in memory twice.
     """
     partial: list[bytes] = []
     for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")
         if newline:
-            yield b"".join([*partial, head]).split(b"\n")
-            partial = []
+            lines = head.split(b"\n")
+            lines[0] = b"".join([*partial, lines[0]])
+            partial.clear()
+            yield lines
         partial.append(tail)
     if last := b"".join(partial):
         yield [last]

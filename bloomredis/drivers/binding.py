@@ -19,6 +19,8 @@ from bloomredis.drivers.others import Others
 from bloomredis.drivers.urls import connected, connecting, is_address
 from bloomredis.operations.options import Options
 from bloomredis.protocol import forks
+from bloomredis.protocol.cluster import is_cluster
+from bloomredis.protocol.keys import is_in_one_slot
 
 C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -102,6 +104,17 @@ class Bound(Generic[C]):
                 "give a client of each, in the order of the layout's servers"
             )
 
+    def _check_slots(self) -> None:
+        """Raise `ValueError` for a name whose keys a cluster would keep apart."""
+        client: Any = self._client
+        clients = client if isinstance(client, list | tuple) else [client]
+        on_cluster = any(is_cluster(each.__class__) for each in clients)
+        if on_cluster and not is_in_one_slot(self.name.encode()):
+            raise ValueError(
+                f"name must have no '}}' before its hash tag on a cluster, where {shown(self.name)} and its "
+                "receipts would lie in different slots; give it another name, or a tag as in '{tag}name'"
+            )
+
     def _own_clients(self) -> list[Any]:
         """Return the clients that were made by the filter itself."""
         own = self.__dict__.get("_client") if self._address is not None else None
@@ -111,6 +124,7 @@ class Bound(Generic[C]):
         """Return the kept connections of the client, or the client."""
         if isinstance(self._client, _NoClient):
             return self._client
+        self._check_slots()
         return linked(self._client, self._operations.options.keep_connection)
 
     def _bind(self) -> None:

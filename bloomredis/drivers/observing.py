@@ -86,7 +86,13 @@ _VERBS: Final = {
     **dict.fromkeys(
         ("commit_many", "release_many", "extend_many"), _Verb(_many, lost=lambda states: states.count("lost"))
     ),
-    **dict.fromkeys(("reserve", "info", "approximate_count", "clear", "delete", "expire"), _Verb(_none)),
+    **dict.fromkeys(
+        (
+            *("reserve", "info", "approximate_count", "clear", "delete", "expire"),
+            *("save", "copy", "merge", "snapshot"),
+        ),
+        _Verb(_none),
+    ),
 }
 _OF_CLAIMS: Final = dict.fromkeys(("commit", "release", "extend"), _Verb(_one))
 

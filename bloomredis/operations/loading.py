@@ -234,7 +234,7 @@ def _send(stored: Stored, membership: Membership, load: Load, generation: bytes)
     """
     for at, each in enumerate(load.waiting):
         try:
-            membership.loaded += sum((yield from membership.add(each.encoded, each.items)))
+            membership.loaded += yield from membership.add_unasked(each.encoded, each.items)
         except (BatchInterruptedError, *PASSING) as error:
             rest = [item for later in load.waiting[at:] for item in later.items]
             raise_unread(error, "load", rest, is_alone=at == 0 and load.is_first)

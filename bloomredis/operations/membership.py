@@ -131,6 +131,16 @@ class Membership:
             raise
         return answers
 
+    def add_unasked(self, items: Encoded, source: Sequence[Any]) -> Op[int]:
+        """Add items for a caller who asks for no answers; return how many were new.
+
+        An answer that another call is owed is left to that one.
+        """
+        owed = self._ledger.owed(items)
+        answers = yield from self.add(items, source)
+        answers.keep(owed)
+        return sum(answers)
+
     def _add_rest(
         self, handle: Handle, items: Encoded, answers: list[bool], prepared: Prepared | None
     ) -> Op[None]:

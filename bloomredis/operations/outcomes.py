@@ -16,7 +16,6 @@ from bloomredis.errors import (
 )
 from bloomredis.protocol.replies import (
     NOT_EXECUTED,
-    NotSent,
     Refusal,
     client_error,
     in_doubt,
@@ -57,8 +56,10 @@ def is_not_executed(error: BaseException) -> bool:
     """True if an error proves that a call was not executed, even if it had been sent before."""
     if isinstance(error, ServerRefusedError):
         return error.word in NOT_EXECUTED
-    if isinstance(error, ConnectionFailedError | OutcomeUnknownError):
-        return isinstance(error, NotSent)
+    if isinstance(error, ConnectionFailedError):
+        return not error.sent
+    if isinstance(error, OutcomeUnknownError):
+        return False
     return isinstance(error, LayoutChanged | Refusal | BloomError)
 
 

@@ -13,7 +13,16 @@ def auxiliary_prefix(key: bytes) -> bytes:
 
     No two names share it: that of `n` is `{n}:`, that of `{n}` is `{n}::`.
     """
+    return key + b"::" if _hashed(key) != key else b"{" + key + b"}:"
+
+
+def is_in_one_slot(key: bytes) -> bool:
+    """Return whether a cluster keeps a filter's key and its auxiliary ones together."""
+    return _hashed(auxiliary_prefix(key)) == _hashed(key)
+
+
+def _hashed(key: bytes) -> bytes:
+    """Return the part of a key that decides its slot: that between the first braces, if there is any."""
     opening = key.find(b"{")
     closing = key.find(b"}", opening + 1)
-    tagged = 0 <= opening < closing - 1
-    return key + b"::" if tagged else b"{" + key + b"}:"
+    return key[opening + 1 : closing] if 0 <= opening < closing - 1 else key

@@ -94,6 +94,12 @@ class Ledger:
                 return pending
         return None
 
+    def owed(self, items: Sequence[str | bytes]) -> list[int]:
+        """Return the indexes of items about which a call has no answer yet, unless every call counts."""
+        if not self.items or self._every_call_counts:
+            return []
+        return [i for i, item in enumerate(items) if as_bytes(item) in self.items]
+
     def clear(self, generation: bytes | None = None) -> None:
         """Discard pending items, as the filter was cleared or deleted: all but those of this generation."""
         with self._lock:

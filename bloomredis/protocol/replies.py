@@ -28,11 +28,7 @@ class Refusal(BloomError):  # noqa: N818 - translated to another public error be
         self.detail = detail
 
 
-class NotSent(ConnectionFailedError):  # noqa: N818 - callers see its base class
-    """No connection was free: the call was surely not executed."""
-
-
-class Unconfirmed(ConnectionFailedError):  # noqa: N818 - as above
+class Unconfirmed(ConnectionFailedError):  # noqa: N818 - callers see its base class
     """The write was done, and too few replicas confirmed it."""
 
 
@@ -159,7 +155,13 @@ def explained(error: Exception) -> Exception:
         return FilterMismatchError(
             f"the filter's string ends before its bits do: delete the key or restore it. It said: {error}"
         )
-    return NotSent(str(error)) if is_unsent(error) else error
+    return _not_sent(error) if is_unsent(error) else error
+
+
+def _not_sent(error: Exception) -> ConnectionFailedError:
+    failed = ConnectionFailedError(str(error))
+    failed.sent = False
+    return failed
 
 
 def raise_explained(error: Exception) -> NoReturn:
@@ -241,9 +243,9 @@ def outcome_matters(name: str, advice: str = "a second call may find its own wor
     """Turn a lost reply into `OutcomeUnknownError`."""
     try:
         yield
-    except NotSent:
-        raise
     except ConnectionFailedError as error:
+        if not error.sent:
+            raise
         raise in_doubt(error, name, advice) from client_error(error)
 
 

@@ -88,6 +88,8 @@ class LayerRecord:
         fields: dict[str, Any] = dict(zip(cls.own, own, strict=True))
         record = cls(head=head, newest=newest, began=began, **fields)
         record.check()
+        if record.complete().head.num_bits != head.num_bits:
+            raise ValueError(f"its first layer has {head.num_bits} bits, and is not made for its capacity")
         return record
 
     @property

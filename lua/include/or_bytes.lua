@@ -15,6 +15,7 @@ local function or_bytes(filter, first, bytes, old_key, new_key)
   local start = filter.first_bit / 8 + first
   local old = redis.call('GETRANGE', filter.key, start, start + #bytes - 1)
   replicate(redis.REPL_NONE)
+  redis.call('UNLINK', old_key, new_key)  -- who may not, leaves nothing behind
   redis.call('SET', old_key, old)
   redis.call('SET', new_key, bytes)
   redis.call('BITOP', 'OR', new_key, new_key, old_key)

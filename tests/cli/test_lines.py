@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,19 @@ def test_lines_do_not_depend_on_chunks(data: bytes, draw: st.DataObject) -> None
     chunks = [data[i:j] for i, j in zip([0, *cuts], [*cuts, len(data)], strict=True) if i < j]
     found = [line for batch in lines.batches(chunks) for line in batch]
     assert found == (data.removesuffix(b"\n").split(b"\n") if data else [])
+
+
+def test_a_long_line_is_in_memory_twice() -> None:
+    """Its parts while they are put together, and the line."""
+    size, parts = 1 << 16, 400
+    tracemalloc.start()
+    try:
+        (last,) = lines.batches([*(b"x" * size for _ in range(parts)), b"\n"])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [len(line) for line in last] == [size * parts]
+    assert peak < 2.2 * size * parts
 
 
 @given(st.integers(1, 5), st.text("ab \t\r", max_size=20).map(str.encode))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import pickle
 import threading
@@ -58,8 +59,12 @@ def test_each_verb_has_its_numbers(bloom: Any, any_client: redis.Redis) -> None:
         *(("add_many", 1, 1), ("load", 2, None)),
     ]
     f.info()
+    bloom.copy(f, any_client, "other")
+    f.merge(f.snapshot())
+    f.save(io.BytesIO())
     f.clear()
-    assert numbers(events) == [("info", 0, None), ("clear", 0, None)]
+    whole = ("info", "copy", "snapshot", "merge", "save", "clear")
+    assert numbers(events) == [(verb, 0, None) for verb in whole]
 
 
 def test_claims_have_theirs(bloom: Any, any_client: redis.Redis) -> None:

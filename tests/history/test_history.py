@@ -107,7 +107,7 @@ def test_a_record_that_is_not_looked_at_is_noticed() -> None:
     files = "tests/faults/many_keys/test_sharded_generations.py", "-k", "the_loss_of_the_record"
     outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     found = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--exitfirst", *files],
+        [sys.executable, "-m", "pytest", "-q", "-m", "faults", "--exitfirst", *files],
         env=outside | {"BLOOMREDIS_HOLE": "record-not-looked-at"},
         capture_output=True,
         text=True,

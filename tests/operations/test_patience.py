@@ -125,8 +125,9 @@ def test_a_connection_that_never_comes(any_server: Server, monkeypatch: pytest.M
         claim = f.claim("a", 0.5)
         taken = client.connection_pool.get_connection()
         start = time.monotonic()
-        with pytest.raises(ConnectionFailedError, match="Too many connections"):
+        with pytest.raises(ConnectionFailedError, match="Too many connections") as caught:
             f.claim("b")
+        assert (type(caught.value), caught.value.sent) == (ConnectionFailedError, False)
         assert time.monotonic() - start > 0.1
         with pytest.raises(ConnectionFailedError, match="Too many connections"):
             claim.commit()

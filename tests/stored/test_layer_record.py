@@ -77,6 +77,14 @@ def test_a_damaged_root_is_refused(at: int, byte: int, complaint: str) -> None:
         ScalingRecord.parse(bytes(data))
 
 
+def test_a_capacity_that_no_layer_was_made_for() -> None:
+    """A record whose first layer is not as large as its capacity says was damaged, or made up."""
+    data = bytearray(replace(scaling(), began=(1,)).pack())
+    data[24:32] = (2**40).to_bytes(8, "big")
+    with pytest.raises(ValueError, match="not made for its capacity"):
+        ScalingRecord.parse(bytes(data))
+
+
 @for_each("ratio", [0.5, 0.8, 0.9])
 def test_the_rates_of_all_layers_stay_below_the_configured_one(ratio: float) -> None:
     """They are p(1 - r)r^j, whose sum is p."""

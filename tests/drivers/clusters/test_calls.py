@@ -27,6 +27,15 @@ from tests.support.waiting import wait_until
 NAMES = ["seen", "tag{ged}", "{ged}"]
 
 
+def test_a_name_whose_keys_would_be_apart(cluster_client: Any, bloom: Any) -> None:
+    """It is refused before anything is written, whoever makes the filter; other servers take it."""
+    for name in ("a}b", "{}a"):
+        for kind in ("BloomFilter", "ScalingBloomFilter"):
+            with pytest.raises(ValueError, match="no '}' before its hash tag"):
+                bloom(cluster_client, name, kind=kind, **SMALL)
+        assert not cluster_client.exists(name)
+
+
 @pytest.mark.parametrize("options", [{}, {"min_replicas": 1}], ids=["", "min_replicas"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_call(cluster_client: Any, bloom: Any, name: str, options: dict[str, Any]) -> None:

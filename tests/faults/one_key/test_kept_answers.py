@@ -67,6 +67,21 @@ def test_a_batch_that_is_interrupted(any_server: Server, made: Callable[..., Any
             assert not any(f.add_many(items))
 
 
+@for_each("made", [BloomFilter, ScalingBloomFilter])
+def test_a_load_takes_no_answers(any_server: Server, made: Callable[..., Any]) -> None:
+    """Whose call was interrupted asks again after a load of the same item, and it was new."""
+    with any_server.client() as client:
+        interrupted: Any = Interrupted(client)
+        f = made(interrupted, "seen", **SIZE)
+        f.add("warm")
+        interrupted.at = 1
+        with pytest.raises(KeyboardInterrupt):
+            f.add("a")
+        assert f.load(["a", "b"]) == 2
+        assert [f.add("a"), f.add("a"), f.add("b")] == [True, False, False]
+        assert f.info().count == 3
+
+
 def test_claims_that_are_interrupted(any_server: Server) -> None:
     """They are held by whoever asks again on the same object, not lost until their leases run out."""
     with any_server.client() as client:
