@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from bloomredis.asyncio import Claim
 from tests.simulation.entries import in_local_cache, prepared
 from tests.simulation.history import Request
 from tests.simulation.kinds import NAMES
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
 
 LEASE: Final = 2.0
 EXTENDED: Final = 20.0
+EXPIRY: Final = 10.0
 MOST_COUNTED: Final = 8
 """Adds of one item that a filter which counts is given: a counter that has reached 15 stays there."""
 
-OF_A_CLAIM: Final = ("commit", "release", "extend", "renew")
+OF_A_CLAIM: Final = ("commit", "release", "extend", "renew", "hand_over")
 OF_CLAIMS: Final = ("commit_many", "release_many", "extend_many")
 HOLDERS: Final = ("unit 0", "unit 1")
 
@@ -34,8 +36,13 @@ def begin(world: World, call: Call, verb: str, items: Sequence[int], other: str 
     earliest = [each for each in others if each is not None and _fits(verb, owner, each)]
     if len(earliest) < len(others):
         return
+    if verb == "hand_over":
+        _hand_over(world, owner, earliest[0])
+        return
+    if verb == "load" and owner.process.loop is not None:
+        return  # what it computes it leaves to a thread
     earlier = earliest[0] if earliest else None
-    adds = world.kind.counts and verb.startswith("add")
+    adds = world.kind.counts and verb.startswith(("add", "load"))
     if adds and any(_counted(world, item) >= MOST_COUNTED for item in items):
         return
     call.requests = (
@@ -61,13 +68,29 @@ def _fits(verb: str, owner: Owner, earlier: Request) -> bool:
     """Return whether there is a token to carry, or a claim that this object may deal with."""
     deed = verb.removesuffix("_many")
     if deed in OF_A_CLAIM:
-        if earlier.held is None or earlier.owner is not owner or earlier.verb != "claim":
+        if earlier.held is None or earlier.verb != "claim":
             return False
-        running = [each.verb for each in owner.running if each.held is earlier.held]
+        running = [each.verb for each in earlier.owner.running if each.held is earlier.held]
+        if deed == "hand_over":
+            return not running and earlier.ending in (None, "commit")
+        if earlier.owner is not owner:
+            return False
         if deed == "renew":
             return "renew" not in running
         return set(running) <= {"renew"} and earlier.ending in (None, deed)
     return earlier.token is not None
+
+
+def _hand_over(world: World, owner: Owner, claim: Request) -> None:
+    """Let another object have a claim, and perhaps its commit without an answer, by its token."""
+    was, (f, given) = claim.held, (claim.owner.filter, owner.filter)
+    world.enter(owner.process)
+    token = was.token if claim.owner.process.loop is not None else f.token(was)
+    claim.held = Claim.from_token(given, token) if owner.process.loop is not None else given.from_token(token)
+    claim.owner = owner
+    for each in world.history.left:
+        if each.held is was:
+            each.held = claim.held
 
 
 def _counted(world: World, item: int) -> int:
@@ -91,14 +114,15 @@ def _requests(
 ) -> list[Request]:
     if not items:
         return [Request(ref, verb, -1, owner)]
-    single = verb.removesuffix("_many").removesuffix("_as")
+    single = "add" if verb == "load" else verb.removesuffix("_many").removesuffix("_as")
     made = [
         Request(ref if len(items) == 1 else f"{ref}/{i}", single, item, owner, earlier)
         for i, item in enumerate(items)
     ]
     for request in made:
         request.lease = int(LEASE * 1e6)
-        request.is_single = not verb.endswith("_many")
+        request.is_load = verb == "load"
+        request.is_single = not (verb.endswith("_many") or request.is_load)
         request.holder = HOLDERS[sum(map(ord, ref)) % len(HOLDERS)] if verb == "claim_as" else None
     return made
 
@@ -166,7 +190,9 @@ _VERBS: Final[dict[str, Callable[[Any, Request, list[str]], Any]]] = {
     "contains_many": lambda f, _, items: f.contains_many(items),
     "remove": lambda f, request, items: f.remove(items[0], token=_token(request)),
     "reserve": lambda f, _, __: f.reserve(),
+    "load": lambda f, _, items: f.load(iter([items])),
     "info": lambda f, _, __: f.info(),
+    "expire": lambda f, _, __: f.expire(EXPIRY),
     "clear": lambda f, _, __: f.clear(),
     "delete": lambda f, _, __: f.delete(),
     "claim": lambda f, _, items: f.claim(items[0], LEASE, _same),

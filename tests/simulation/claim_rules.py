@@ -37,7 +37,7 @@ class ClaimRules:
         self._clock = clock
         self._grants: dict[int, list[Grant]] = {}
         self._committed: dict[int, tuple[Grant, int]] = {}  # and the entry of the log then
-        self._denied: dict[int, Request] = {}  # the commits that changed nothing, by the claim
+        self._denied: list[Request] = []  # the commits that changed nothing
 
     def claimed(self, request: Request, state: str) -> None:
         """Check the state that a claim was answered with."""
@@ -60,7 +60,7 @@ class ClaimRules:
         others = [each for each in asked if each.owner is request.owner and each not in (holder, request)]
         is_next = holder.ended <= request.started and not any(each.overlaps(holder) for each in others)
         is_first = not any(each.started > holder.ended for each in others)
-        if is_next and is_first and not self._history.disturbed_since(holder.started, "claim", "rollback"):
+        if is_next and is_first and not self._history.is_disturbed(holder):
             raise Violation("own claim", f'{request} was answered "busy", and {holder} had claimed the item')
 
     def _grant(self, request: Request) -> None:
@@ -80,7 +80,7 @@ class ClaimRules:
         first.until = min(first.until, second.since)
 
     def _is_valid(self, grant: Grant) -> bool:
-        return not self._history.disturbed_since(grant.request.started, "claim", "rollback")
+        return not self._history.is_disturbed(grant.request)
 
     @staticmethod
     def _overlap(first: Grant, second: Grant) -> bool:
@@ -142,7 +142,7 @@ class ClaimRules:
 
     def executed(self, request: Request) -> None:
         """Check that no commit is executed after its caller was told that nothing was changed."""
-        denied = self._denied.get(id(request.held))
+        denied = next((each for each in self._denied if each.held is request.held), None)
         if denied is not None:
             raise Violation(
                 "commit after denial", f"{request} was executed, and {denied} raised ClaimLostError"
@@ -151,11 +151,8 @@ class ClaimRules:
     def not_held(self, request: Request) -> None:
         """Check that a commit which changed something does not say that nothing was changed."""
         if request.verb == "commit":
-            self._denied[id(request.held)] = request
-        if (
-            self._history.disturbed_since(request.started)
-            or self._clock() - request.clock > RECEIPT_SECONDS * 1e6
-        ):
+            self._denied.append(request)
+        if self._history.is_excused(request) or self._clock() - request.clock > RECEIPT_SECONDS * 1e6:
             return
         if any(request in change.claimants for change in self._history.live(request.item)):
             raise Violation("commit denied", f"{request} raised ClaimLostError, and had committed the item")

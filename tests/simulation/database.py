@@ -284,3 +284,11 @@ def _put_nibble(value: bytearray, field: int, number: int) -> None:
 def _raised(number: int, by: int, overflow: bytes) -> int:
     total = number + by
     return min(max(total, 0), 15) if overflow == b"SAT" else total & 15
+
+
+def what_is(key: bytes) -> str:
+    """Return what a key is for."""
+    for what in ("receipt", "claim"):
+        if b":%s:" % what.encode() in key:
+            return what
+    return "filter"

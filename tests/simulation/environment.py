@@ -24,7 +24,11 @@ import bloomredis
 from bloomredis.bits import batch
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic, Counting
+from bloomredis.operations import loading
 from bloomredis.protocol import clock, forks
+
+FEW_BITS: Final = 70
+"""Bits of a batch that a load sends as segments: some three items or more."""
 
 MOST_HASHED: Final = 4096
 """Items whose bits are remembered: hashing a small batch takes longer than executing it."""
@@ -161,6 +165,7 @@ def _remembered() -> Iterator[Any]:
         for name in ("pack_one", "pack", "probes"):
             yield mock.patch.object(layout, name, _remembering(getattr(layout, name)))
     yield mock.patch.object(batch, "hashed", _remembering(batch.hashed))
+    yield mock.patch.object(loading, "DENSE", FEW_BITS)
 
 
 def _remembering(function: Callable[..., Any]) -> Callable[..., Any]:

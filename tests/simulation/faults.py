@@ -12,7 +12,9 @@ from typing import Any, Final
 import redis
 
 from tests.simulation.actions import Action
+from tests.simulation.database import what_is
 from tests.simulation.forking import Forked, inherit
+from tests.simulation.kinds import LATER_VERSION, SUCCESSOR
 from tests.simulation.network import Exchange, error_of
 from tests.simulation.outcomes import REFUSES, SoftTimeLimit
 from tests.simulation.processes import Owner, Process
@@ -88,17 +90,16 @@ def evict(world: World, what: str, place: int) -> None:
     """Let the server evict a key: the filter, a receipt or a claim."""
     keys = [key for key in world.server.data.alive() if what_is(key) == what]
     if keys:
-        world.server.data.remove(keys[place % len(keys)])
-        if what != "filter":
-            world.disturbed(what)
+        key = keys[place % len(keys)]
+        world.server.data.remove(key)
+        world.history.evicted[key] = world.history.step
 
 
-def what_is(key: bytes) -> str:
-    """Return what a key is for."""
-    for what in ("receipt", "claim"):
-        if b":%s:" % what.encode() in key:
-            return what
-    return "filter"
+def garble(world: World) -> None:
+    """Let what is to take the filter's place be of a later release."""
+    value = world.server.data.find(SUCCESSOR)
+    if value is not None:
+        world.server.data.values[SUCCESSOR] = value[:4] + LATER_VERSION + value[5:]
 
 
 def rollback(world: World, writes: int) -> None:
@@ -109,15 +110,13 @@ def rollback(world: World, writes: int) -> None:
         data, stored = world.older.pop()
     world.server.data.restore(data)
     world.history.restore(world.environment.now, stored)
-    world.disturbed("rollback")
+    world.history.rolled_back = world.history.step
 
 
-def jump(world: Stage, seconds: float) -> None:
+def jump(world: World, seconds: float) -> None:
     """Let the server's clock jump ahead."""
-    for server in world.servers:
-        server.data.now += int(seconds * 1e6)
-    world.network.strays.clear()
-    world.disturbed("jump")
+    world.jump(seconds)
+    world.history.jumped = world.history.step
 
 
 def deny(world: Stage, *verbs: str) -> None:
@@ -295,11 +294,12 @@ FAULTS: Final[dict[str, tuple[float, Draw]]] = {
     "evict_filter": (0.3, _of("evict", ("filter",), range(1))),
     "evict_receipt": (0.3, _of("evict", ("receipt",), range(8))),
     "evict_claim": (0.2, _of("evict", ("claim",), range(8))),
+    "garble": (0.3, _of("garble")),
     "rollback": (0.3, _of("rollback", range(1, 8))),
     "jump": (0.1, _of("jump", (3.0, 130.0, 4 * 3600.0))),
     "slow": (0.6, _of("wait", (0.6, 1.5, 5.0, 15.0, 45.0, 130.0, 700.0))),
     "deny": (0.3, _deny),
-    "replicas": (0.3, _of("replicas", (0, 1))),
+    "replicas": (0.3, _of("replicas", (0, 1, 2))),
     "cancel": (0.8, _on_call("cancel")),
     "interrupt": (0.4, _on_call("interrupt")),
     "kill": (0.2, _kill),
@@ -312,7 +312,20 @@ ACTIONS.update(
     {
         each.__name__: each
         for each in (
-            *(lose, refuse, copy, stray, flush_scripts, flush_all, evict, rollback, jump, deny, replicas),
+            *(
+                lose,
+                refuse,
+                copy,
+                stray,
+                flush_scripts,
+                flush_all,
+                evict,
+                garble,
+                rollback,
+                jump,
+                deny,
+                replicas,
+            ),
             *(cancel, interrupt, kill, fork, clone),
         )
     }

@@ -6,8 +6,10 @@ history that belongs to the data goes back with them when the server is rolled b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
+
+from bloomredis.protocol.receipts import RECEIPT_SECONDS
 
 TOKEN_SECONDS: Final = 60.0
 """How long a token, or the same object asked again, answers as the call without an answer would have."""
@@ -38,6 +40,8 @@ class Request:
     :ivar ending: the verb that ends the claim, once that began.
     :ivar is_cancelled: whether its caller went away.
     :ivar is_single: whether it was not made with others, as a batch.
+    :ivar is_load: whether it asks for no answer.
+    :ivar keys: the receipts and claims that its commands named.
     """
 
     __slots__ = (
@@ -59,8 +63,10 @@ class Request:
         ),
         *(
             "is_cancelled",
+            "is_load",
             "is_single",
             "item",
+            "keys",
             "lease",
             "opened",
             "now",
@@ -88,10 +94,12 @@ class Request:
         self.told: bytes | None = None
         self.committed: int | None = None
         self.is_single = True
+        self.is_load = False
         self.claims = False
         self.is_cancelled = False
         self.ending: str | None = None
         self.holder: str | None = None
+        self.keys: set[bytes] = set()
 
     def __repr__(self) -> str:
         what = "" if self.item < 0 else f"(x{self.item})"
@@ -142,12 +150,18 @@ class History:
 
     :ivar unknown: requests to add or remove that have no answer; `left` are other requests without one.
     :ivar step: the number of the action that is being taken.
-    :ivar disturbed: the last step at which something happened that excuses what is not exact after it.
+    :ivar rolled_back: the last step at which the server went back to an older state.
+    :ivar jumped: the last step at which the server's clock jumped ahead.
+    :ivar evicted: the last step at which a key was evicted.
+    :ivar unreadable: the last step at which what is to take the filter's place could not be read.
     """
 
-    def __init__(self, items: int, now: float) -> None:
+    def __init__(self, items: int, clocks: Callable[[], tuple[float, int]]) -> None:
+        self._clocks = clocks
         self.step = 0
-        self.disturbed = {"receipt": -1, "jump": -1, "rollback": -1, "claim": -1}
+        self.rolled_back = self.jumped = self.unreadable = -1
+        self.evicted: dict[bytes, int] = {}
+        now, _ = clocks()
         self.stored = Stored(Entry(now, None, (0,) * items), {})
         self.log = [self.stored.entry]
         self.changes: list[list[Change]] = [[] for _ in range(items)]
@@ -240,17 +254,33 @@ class History:
         """Return the changes of an item that led to what is stored."""
         return self.stored.changes.get(item, ())
 
-    def disturbed_since(self, step: int, *names: str) -> bool:
-        """Return whether something happened after a step that excuses an answer; by default about an add."""
-        return any(self.disturbed[name] >= step for name in names or ("receipt", "jump", "rollback"))
+    def is_disturbed(self, request: Request) -> bool:
+        """Return whether the server lost since what it needs for the answer to a request.
+
+        An older state has the receipts that belong to it; it may not have the claims of the newer one.
+        """
+        has_waited = self._clocks()[1] - request.clock >= RECEIPT_SECONDS * 1e6
+        return (
+            (request.lease and self.rolled_back >= request.started)
+            or (has_waited and self.jumped >= request.started)
+            or any(self.evicted.get(key, -1) >= request.started for key in request.keys)
+        )
+
+    def was_unreadable(self, request: Request) -> bool:
+        """Return whether a call may say that what is stored cannot be read."""
+        return self.unreadable >= request.started
+
+    def is_excused(self, request: Request) -> bool:
+        """Return whether a request that was sent again may get another answer than its first sending."""
+        return not request.owner.retry_safe or self.is_disturbed(request)
 
     def is_due(self, request: Request) -> bool:
         """Return whether who asks again has to get the answer that a request did not get, or an error."""
-        return request.state == "unknown" and not self.disturbed_since(request.started)
+        return request.state == "unknown" and not self.is_excused(request)
 
     def is_owed(self, request: Request, now: float, clock: int) -> bool:
         """Return whether a request without an answer has to get it if somebody asks."""
-        return self.may_be_owed(request, now, clock) and not self.disturbed_since(request.started)
+        return self.may_be_owed(request, now, clock) and not self.is_excused(request)
 
     def may_be_owed(self, request: Request, now: float, clock: int) -> bool:
         """Return whether a request without an answer may still get it, if nothing was disturbed meanwhile."""

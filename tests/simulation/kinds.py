@@ -6,13 +6,14 @@ Another kind is another entry of `KINDS`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
 from mmh3 import hash_bytes
 
+import bloomredis
 import bloomredis.asyncio
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.stored import header, planning
@@ -31,10 +32,18 @@ Observed = tuple[bytes | None, tuple[int, ...]]
 _NOTHING: Final[Observed] = (None, (0,) * ITEMS)
 
 
+SUCCESSOR: Final = b"{%s}:successor" % KEY.encode()
+"""Where a rebuild makes what is to take the filter's place; the version is a byte of it."""
+
+LATER_VERSION: Final = b"\x63"
+
+SECRET: Final = bloomredis.keyed("a secret of the simulation")
+
+
 @cache
-def claim_key(name: str) -> bytes:
+def claim_key(encoded: bytes) -> bytes:
     """Return the key of the claim on an item."""
-    return b"{%s}:claim:%s" % (KEY.encode(), hash_bytes(name).hex().encode())
+    return b"{%s}:claim:%s" % (KEY.encode(), hash_bytes(encoded).hex().encode())
 
 
 @dataclass(frozen=True)
@@ -44,13 +53,13 @@ class Kind:
     :ivar calls: what is called, and how often in proportion.
     :ivar shared: options of which a run chooses one for all objects.
     :ivar variants: options of which each object has its own.
-    :ivar observer: returns a function that says what is stored.
+    :ivar observer: returns a function that says what is stored, given what its items are encoded as.
     """
 
     name: str
     operations: Callable[..., Any]
     asynchronous: Callable[..., Any]
-    observer: Callable[[], Callable[[Database], Observed]]
+    observer: Callable[[Sequence[bytes]], Callable[[Database], Observed]]
     calls: dict[str, float]
     options: dict[str, Any]
     shared: dict[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -61,7 +70,8 @@ class Kind:
 class _Observer(ABC):
     """Reads the value of the filter's key again where it has changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, items: Sequence[bytes]) -> None:
+        self._items = items
         self._value: Any = None
         self._observed = _NOTHING
 
@@ -80,8 +90,8 @@ class _Observer(ABC):
 class PlainObserver(_Observer):
     """The items in a filter of one bitmap, by its bits."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, items: Sequence[bytes]) -> None:
+        super().__init__(items)
         self._masks: dict[bytes, tuple[int, ...]] = {}  # by the parameters in the header
 
     def _read(self, value: bytes) -> Observed:
@@ -91,27 +101,24 @@ class PlainObserver(_Observer):
         bits = int.from_bytes(value[64:], "big")
         return value[40:48], tuple([int(bits & mask == mask) for mask in self._masks[parameters]])
 
-    @staticmethod
-    def _learn(value: bytes) -> tuple[int, ...]:
+    def _learn(self, value: bytes) -> tuple[int, ...]:
         layout = planning.stored(header.parse(value[:64]))
         last = (len(value) - 64) * 8 - 1
-        return tuple(sum(1 << last - bit for bit in set(layout.probes(name.encode()))) for name in NAMES)
+        return tuple(sum(1 << last - bit for bit in set(layout.probes(item))) for item in self._items)
 
 
 class CountingObserver(_Observer):
     """How often each item is in a filter that counts, by its counters."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, items: Sequence[bytes]) -> None:
+        super().__init__(items)
         self._places: dict[bytes, tuple[tuple[int, ...], ...]] = {}
 
     def _read(self, value: bytes) -> Observed:
         parameters = value[:40]
         if parameters not in self._places:
             layout = planning.stored(header.parse(value[:64], header.COUNTING))
-            self._places[parameters] = tuple(
-                tuple(sorted(set(layout.probes(name.encode())))) for name in NAMES
-            )
+            self._places[parameters] = tuple(tuple(sorted(set(layout.probes(item)))) for item in self._items)
         counts = [min([_counter(value, place) for place in places]) for places in self._places[parameters]]
         return value[40:56], tuple(counts)
 
@@ -122,8 +129,9 @@ class ModuleObserver(_Observer):
     def _read(self, value: Any) -> Observed:
         if not isinstance(value, Items):
             return _NOTHING
-        (generation,) = {each[7:15] for each in value.items if len(each) == MARKER_BYTES} or [None]
-        return generation, tuple([int(name.encode() in value.items) for name in NAMES])
+        marks = [each for each in value.items.difference(self._items) if len(each) == MARKER_BYTES]
+        (generation,) = {mark[7:15] for mark in marks} or [None]
+        return generation, tuple([int(item in value.items) for item in self._items])
 
 
 def _counter(value: bytes, place: int) -> int:
@@ -136,7 +144,10 @@ ADDING: Final = {
     "add_many": 1.5,
     "contains": 3.0,
     "reserve": 0.4,
+    "load": 0.7,
+    "contains_many": 0.7,
     "info": 0.4,
+    "expire": 0.1,
     "clear": 0.2,
     "delete": 0.1,
 }
@@ -151,9 +162,15 @@ CLAIMING: Final = {
     "release_many": 0.2,
     "extend": 0.6,
     "extend_many": 0.2,
+    "hand_over": 0.5,
 }
 REPLACING: Final = ("reserve", "clear", "delete", "rebuild")
-_ON_LOST: Final = ("raise", "raise", "recreate")
+_VARIANTS: Final = {
+    "on_lost": ("raise", "raise", "recreate"),
+    "min_replicas": (0, 0, 0, 0, 1, 2),
+    "retry_safe": (True, True, True, True, False),
+}
+_SHARED: Final = {"encode": (None, None, SECRET), "ttl": (None, None, None, 20)}
 
 KINDS: Final = {
     each.name: each
@@ -165,8 +182,8 @@ KINDS: Final = {
             observer=PlainObserver,
             calls=ADDING | CLAIMING | {"rebuild": 0.8},
             options={"capacity": 100, "error_rate": 1e-9},
-            shared={"layout": ("blocked", "classic")},
-            variants={"on_lost": _ON_LOST, "local_cache": (False, False, True), "min_replicas": (0, 0, 0, 1)},
+            shared=_SHARED | {"layout": ("blocked", "classic"), "capacity": (100, 100, 4)},
+            variants=_VARIANTS | {"local_cache": (False, False, True), "on_full": ("warn", "warn", "raise")},
         ),
         Kind(
             name="CountingBloomFilter",
@@ -175,7 +192,8 @@ KINDS: Final = {
             observer=CountingObserver,
             calls=ADDING | CLAIMING | {"remove": 5.0},
             options={"capacity": 100, "error_rate": 1e-6},
-            variants={"on_lost": _ON_LOST, "min_replicas": (0, 0, 0, 1)},
+            shared=_SHARED,
+            variants=_VARIANTS,
             counts=True,
         ),
         Kind(
@@ -185,7 +203,8 @@ KINDS: Final = {
             observer=ModuleObserver,
             calls=ADDING | CLAIMING,
             options={"capacity": 100, "error_rate": 1e-9, "layout": "module"},
-            variants={"on_lost": _ON_LOST, "min_replicas": (0, 0, 0, 1)},
+            shared=_SHARED | {"capacity": (100, 4)},
+            variants=_VARIANTS,
         ),
     )
 }

@@ -17,6 +17,14 @@ class Items(NamedTuple):
     expansion: int
     items: frozenset[bytes]
 
+    @property
+    def filters(self) -> list[int]:
+        """The capacities of the filters that it consists of, each so much larger than the one before."""
+        found = [self.capacity]
+        while sum(found) < len(self.items):
+            found.append(found[-1] * self.expansion)
+        return found
+
 
 _BY_ITSELF: Final = Items(100, b"0.01", 2, frozenset())
 """What an add makes where there is no key."""
@@ -54,7 +62,7 @@ class Module:
         if value is None:
             raise ServerError("ERR not found")
         return (
-            *(b"Capacity", value.capacity, b"Size", 1000, b"Number of filters", 1),
+            *(b"Capacity", sum(value.filters), b"Size", 1000, b"Number of filters", len(value.filters)),
             *(b"Number of items inserted", len(value.items), b"Error rate", value.error_rate),
             *(b"Expansion rate", value.expansion),
         )

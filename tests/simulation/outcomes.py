@@ -11,6 +11,7 @@ import redis
 from bloomredis.errors import (
     BatchInterruptedError,
     ClaimLostError,
+    FilterFullError,
     FilterLostError,
     FilterMismatchError,
     FilterNotFoundError,
@@ -50,7 +51,7 @@ _UNKNOWN: Final[tuple[type[BaseException], ...]] = (
 
 def settle(world: World, call: Call, answer: Any, error: BaseException | None) -> None:
     """Check what a call ended with."""
-    answers = answer if isinstance(answer, list) else [answer]
+    answers = answer if isinstance(answer, list) else [answer] * len(call.requests)
     tokens: Sequence[str | None] = getattr(error, "tokens", ())
     if error is not None:
         answers = error.results if isinstance(error, BatchInterruptedError) else []
@@ -71,8 +72,8 @@ def _end(world: World, request: Request, state: State, *, answered: bool) -> Non
 
 
 def _answered(world: World, request: Request, answer: Any) -> None:
-    request.answer = answer
-    check = _CHECKS.get(request.verb)
+    request.answer = None if request.is_load else answer
+    check = _CHECKS.get("load" if request.is_load else request.verb)
     try:
         if check is not None:
             check(world, request, answer)
@@ -86,6 +87,10 @@ def _failed(world: World, request: Request, error: BaseException) -> None:
             error, FilterLostError | FilterMismatchError | FilterNotFoundError
         ):
             pass  # another one is rebuilding it, or its successor was lost
+        elif isinstance(error, FilterMismatchError) and world.history.was_unreadable(request):
+            pass
+        elif isinstance(error, FilterFullError) and request.owner.options.get("on_full") == "raise":
+            world.rules.full(request)
         elif isinstance(error, FilterLostError):
             world.rules.lost(request)
         elif isinstance(error, ClaimLostError):
@@ -139,6 +144,7 @@ def _renewed(world: World, request: Request, error: Exception | None) -> None:
 
 _CHECKS: Final[dict[str, Any]] = {
     "add": lambda world, request, answer: world.rules.added(request, new=answer),
+    "load": lambda world, request, _: world.rules.loaded(request),
     "contains": lambda world, request, answer: world.rules.asked(request, there=answer),
     "remove": lambda world, request, answer: world.rules.removed(request, was_in=answer),
     "claim": _claimed,

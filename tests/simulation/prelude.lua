@@ -1,7 +1,7 @@
 -- The libraries that a server gives to its scripts, over functions of the host program.
 --
 -- The chunk is called with:  commands  the functions of the host, by verb; each returns its reply, or nil and an error
---                            shapes    'status' or 'list' for verbs whose reply is neither a number nor a string
+--                            shapes    'status', 'list' or 'names' for verbs whose reply is neither a number nor a string
 --                            sha1hex   the hash of a string, in hex
 --                            version   the server's version as one number
 -- It returns a function that runs a compiled script with its number of keys, the keys and the arguments.  That
@@ -25,6 +25,12 @@ local function called(verb, shape, first, ...)
     return { ok = first }
   elseif shape == 'list' then
     return { first, ... }
+  elseif shape == 'names' then  -- each is a status reply, with its value behind it
+    local list = { first, ... }
+    for i = 1, #list, 2 do
+      list[i] = { ok = list[i] }
+    end
+    return list
   end
   return first
 end

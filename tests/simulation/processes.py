@@ -50,6 +50,7 @@ class Owner:
     def __init__(self, name: str, process: Process, made: Any, options: dict[str, Any]) -> None:
         self.name, self.process, self.filter, self.options = name, process, made, options
         self.recreates = options.get("on_lost") == "recreate"
+        self.retry_safe = options.get("retry_safe", True)
         self.cache_seconds: float = (
             options.get("local_cache_check", 1.0) if options.get("local_cache") else 0.0
         )

@@ -51,7 +51,7 @@ class Rules(Repeats):
             return
         elif mine:
             raise Violation("two winners", f"{request} was answered {new}, and {mine[0].taken} was too")
-        elif not (self._counts and self._is_excused(request)):
+        elif not (self._counts and self._history.is_excused(request)):
             raise Violation("nothing written", f"{request} was answered {new}, but its call did not do so")
 
     def _check_taken(self, taken: Change, request: Request, mine: list[Change], *, new: bool) -> None:
@@ -95,7 +95,7 @@ class Rules(Repeats):
         for change in self._takeable(request):
             if id(change) not in seen:
                 seen.add(id(change))
-                if change.taken is None or self._match(change.taken, seen):
+                if change.taken is None or change.taken.is_load or self._match(change.taken, seen):
                     change.taken = request
                     return True
         return False
@@ -139,7 +139,7 @@ class Rules(Repeats):
         item, owner = request.item, request.owner
         if any(entry.counts[item] for entry in self._history.window(request)):
             return True
-        if owner.cache_seconds and self._history.disturbed["rollback"] >= 0:
+        if owner.cache_seconds and self._history.rolled_back >= 0:
             return True  # the copy has what the server lost
         before = self._history.window(request, owner.cache_seconds)
         return any(entry.counts[item] and owner.knows(entry.generation, request) for entry in before)
@@ -150,15 +150,15 @@ class Rules(Repeats):
             if change.verb != request.verb or change.taken or not change.new:
                 continue
             own = request in change.claimants or self._is_last_beside(change, request)
-            if own and not self._has_other_takers(change, request) and not self._is_excused(request):
+            if own and not self._has_other_takers(change, request) and not self._history.is_excused(request):
                 raise Violation("own work", f'{request} was answered "already there" for what it had added')
 
     def _is_last_beside(self, change: Change, request: Request) -> bool:
         """Return whether those who made a change left its answer to a call of the same object."""
-        return all(
+        return bool(change.claimants) and all(
             each.state == "answered"
             and self._runs_beside(each, request)
-            and not self._history.disturbed_since(each.started)
+            and not self._history.is_excused(each)
             for each in change.claimants
         )
 
@@ -220,9 +220,6 @@ class Rules(Repeats):
             for each in self._history.requests[request.item]
         )
 
-    def _is_excused(self, request: Request) -> bool:
-        return self._history.disturbed_since(request.started)
-
     # -- counting
 
     def removed(self, request: Request, *, was_in: bool) -> None:
@@ -240,7 +237,7 @@ class Rules(Repeats):
         What a client sends again after the receipt is gone may count twice.
         """
         now, clock = self._clocks()
-        if self._is_excused(request) or now - request.now > RECEIPT_SECONDS:
+        if self._history.is_excused(request) or now - request.now > RECEIPT_SECONDS:
             return
         live = [each for each in self._history.live(request.item) if each.verb == request.verb]
         own = [each for each in live if each.claimants == [request] and each.taken is None]
@@ -275,6 +272,8 @@ class Rules(Repeats):
         One with a token that is too old says that nothing can be known any more.
         """
         now, _ = self._clocks()
+        if not request.owner.retry_safe:
+            return
         if request.earlier is not None and now - request.earlier.now > TOKEN_SECONDS:
             return
         for change in self._history.live(request.item):
@@ -297,6 +296,23 @@ class Rules(Repeats):
         if not there and all(entry.counts[request.item] for entry in self._history.window(request)):
             raise Violation("false negative", f"{request} was answered False, and it was in all the time")
 
+    def loaded(self, request: Request) -> None:
+        """Check that an item of a load was in when it ended, or at some time meanwhile.
+
+        It has all answers that its own call has got.
+        """
+        self._check_generation(request)
+        if not any(entry.counts[request.item] for entry in self._history.window(request)):
+            raise Violation("not loaded", f"{request} was answered, and the item is not in")
+        for change in self._history.live(request.item):
+            if request in change.claimants and change.taken is None:
+                change.taken = request
+
+    def full(self, request: Request) -> None:
+        """Check that a call which was refused because the filter is full has added nothing."""
+        if any(request in change.claimants for change in self._history.live(request.item)):
+            raise Violation("added though full", f"{request} raised FilterFullError, and added the item")
+
     # -- generations
 
     def _check_generation(self, request: Request) -> None:
@@ -314,7 +330,7 @@ class Rules(Repeats):
         if owner.recreates:
             raise Violation("lost", f"{request} raised FilterLostError, and on_lost is 'recreate'")
         known = owner.acknowledged
-        if known is None or known[0] > request.entry or self._history.disturbed["rollback"] >= 0:
+        if known is None or known[0] > request.entry or self._history.rolled_back >= 0:
             return
         if all(entry.generation == known[1] for entry in self._history.log[known[0] :]):
             raise Violation(

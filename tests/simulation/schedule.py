@@ -137,9 +137,9 @@ class Drawing(Draws[World]):
         if verb in OF_A_CLAIM or verb in OF_CLAIMS:
             return self._about_claims(ref, verb)
         items: tuple[int, ...] = ()
-        if verb.endswith("_many"):
+        if verb.endswith("_many") or verb == "load":
             items = tuple(rng.randrange(self._items) for _ in range(rng.choice((2, 3, 4))))
-        elif verb not in (*REPLACING, "info"):
+        elif verb not in (*REPLACING, "info", "expire"):
             items = (self._item(owner),)
         if verb == "add" and rng.random() < self._twin_share and world.owners[owner].process.loop is not None:
             self._twin = owner, items
@@ -173,6 +173,8 @@ class Drawing(Draws[World]):
         if not held:
             return None
         claim = self._rng.choice(held)
+        if verb == "hand_over":
+            return Action("start", (ref, self._rng.choice(list(self._world.owners)), verb, (), claim.ref))
         claims = [claim]
         if verb in OF_CLAIMS:
             claims += [each for each in held if each.owner is claim.owner and each is not claim]

@@ -18,8 +18,13 @@ VERSION: Final = 0x00090102
 START: Final = 1_700_000_000_000_000
 """The clock at the start, in microseconds."""
 
-_LISTS: Final = (b"TIME", b"BITFIELD", b"BF.INSERT", b"BF.MADD", b"BF.MEXISTS", b"BF.INFO")
-_SHAPES: Final = {b"SET": b"status", b"RENAME": b"status", **dict.fromkeys(_LISTS, b"list")}
+_LISTS: Final = (b"TIME", b"BITFIELD", b"BF.INSERT", b"BF.MADD", b"BF.MEXISTS")
+_SHAPES: Final = {
+    b"SET": b"status",
+    b"RENAME": b"status",
+    b"BF.INFO": b"names",
+    **dict.fromkeys(_LISTS, b"list"),
+}
 _COMMANDS: Final = [
     "get",
     "set",
@@ -97,6 +102,8 @@ def _reply(value: Any) -> Any:
         return int(value)
     if value is None or isinstance(value, int | bytes):
         return value
+    if value[b"ok"] is not None:
+        return value[b"ok"]
     replies = []
     for i in range(1, len(value) + 1):
         if value[i] is None:
@@ -123,7 +130,7 @@ class Server:
         self.data.flushall()
         self._known: dict[str, bytes] = {}
         self.denied: frozenset[str] = frozenset()
-        self.replicas = 1
+        self.replicas = 2
 
     def learn(self, texts: Mapping[str, bytes]) -> None:
         """Know scripts, given by their SHAs."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from bloomredis.protocol.steps import Sleep
+from bloomredis.protocol.steps import Compute, Here, Sleep
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.database import ServerError
 from tests.simulation.environment import Environment
@@ -58,6 +58,12 @@ class Stage(ABC):
         for server in self.servers:
             server.data.now += int(seconds * 1e6)
 
+    def jump(self, seconds: float) -> None:
+        """Let the servers' clocks jump ahead; what was under way for so long is lost."""
+        for server in self.servers:
+            server.data.now += int(seconds * 1e6)
+        self.network.strays.clear()
+
     def apply(self, action: Action) -> None:
         """Let an action happen; nothing does if what it is about is not there."""
         if self.lines is not None:
@@ -69,10 +75,6 @@ class Stage(ABC):
     @abstractmethod
     def notice(self, why: str) -> None:
         """Let what is stored be known, where something else than a command may have changed it."""
-
-    @abstractmethod
-    def disturbed(self, what: str) -> None:
-        """Note something after which less is promised."""
 
     # -- processes
 
@@ -125,9 +127,8 @@ class Stage(ABC):
 
     def send(self, call: Call, step: Any) -> None:
         """Send what an operation asks for, to several servers at once if it does."""
-        if isinstance(step, Sleep):
-            self.pass_time(step.seconds)
-            call.answer(None)
+        if isinstance(step, Here):
+            call.answer(self._here(step))
             return
         places = parted(step)
         if len(places) == 1 and places[0][0] is None:
@@ -147,6 +148,16 @@ class Stage(ABC):
 
         for i, place in enumerate(places):
             self._send(call, f"{call.ref}@{i}", place, (partial(take, i), partial(take, i)))
+
+    def _here(self, step: Here) -> Any:
+        if isinstance(step, Sleep):
+            return self.pass_time(step.seconds)
+        if isinstance(step, Compute):
+            return step.function()
+        batch = next(step.source, None)
+        if batch and step.take is not None:
+            step.take(batch)
+        return batch
 
     def _send(
         self, call: Call, ref: str, step: tuple[int | None, Any], then: Sequence[Callable[[Any], object]]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.simulation.__main__ import FAULTS, calls, main, report
 from tests.simulation.actions import Action, Scenario
-from tests.simulation.faults import what_is
+from tests.simulation.database import what_is
 from tests.simulation.kinds import KINDS
 from tests.simulation.many.kinds import KINDS as KINDS_OF_MANY
 from tests.simulation.module import Items

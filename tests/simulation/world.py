@@ -10,10 +10,10 @@ from tests.simulation import outcomes
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.calls import begin
 from tests.simulation.claim_rules import ClaimRules
-from tests.simulation.database import Snapshot
+from tests.simulation.database import Snapshot, what_is
 from tests.simulation.environment import Environment
 from tests.simulation.history import History, Request, Stored
-from tests.simulation.kinds import ITEMS, KEY, KINDS, NAMES, Kind, claim_key
+from tests.simulation.kinds import ITEMS, KEY, KINDS, LATER_VERSION, NAMES, SUCCESSOR, Kind, claim_key
 from tests.simulation.network import Exchange, Message
 from tests.simulation.processes import Call, Owner
 from tests.simulation.rules import Rules
@@ -33,10 +33,13 @@ class World(Stage):
     def __init__(self, scenario: Scenario, environment: Environment, servers: Sequence[Server]) -> None:
         super().__init__(scenario, environment, servers)
         self.kind: Kind = KINDS[scenario.kind]
-        self.history = History(ITEMS, environment.now)
+        self.history = History(ITEMS, self.clocks)
         self.rules = Rules(self.history, self.clocks, counts=self.kind.counts)
         self.claims = ClaimRules(self.history, lambda: self.server.data.now)
-        self.observe = self.kind.observer()
+        encode = dict(scenario.options).get("encode") or str.encode
+        items = [encode(name) for name in NAMES]
+        self.observe = self.kind.observer(items)
+        self._claim_keys = [claim_key(item) for item in items]
         self.requests: dict[str, Request] = {}
         self.held: list[Request] = []
         self._is_awaited = True  # the message that is being executed
@@ -50,9 +53,9 @@ class World(Stage):
 
     def notice(self, why: str) -> None:
         self.history.observe(self.environment.now, *self.observe(self.server.data), "", ())
-
-    def disturbed(self, what: str) -> None:
-        self.history.disturbed[what] = self.history.step
+        successor = self.server.data.find(SUCCESSOR)
+        if successor is not None and successor[4:5] == LATER_VERSION:
+            self.history.unreadable = self.history.step
 
     def made(self, owner: Owner, options: dict[str, Any]) -> Any:
         given = self.kind.options | dict(self.scenario.options) | options
@@ -82,6 +85,9 @@ class World(Stage):
         if "rollback" in self.scenario.faults:
             self.older.append((self.server.data.snapshot(), self.history.stored))
         self._is_awaited = message is message.exchange.message
+        named = {part for part in self._command if isinstance(part, bytes) and what_is(part) != "filter"}
+        for request in message.exchange.requests:
+            request.keys |= named
         super().run(message)
 
     def executed(self, exchange: Exchange, verb: str, reply: Any) -> None:
@@ -93,7 +99,7 @@ class World(Stage):
         if verb in ("reserve", "clear") and self._is_awaited:  # nobody reads the reply of a late copy
             exchange.owner.opened(generation, len(self.history.log) - 1, exchange.requests)
         elif verb == "claim":
-            about = [each for each in exchange.requests if claim_key(NAMES[each.item]) in self._command]
+            about = [each for each in exchange.requests if self._claim_keys[each.item] in self._command]
             states = dict(zip(dict.fromkeys(each.item for each in about), reply, strict=False))
             for request in about:  # equal items share their claim
                 request.executed, request.generation = self.server.data.now, generation
@@ -114,7 +120,7 @@ class World(Stage):
         return [
             each
             for each in exchange.requests
-            if claim_key(NAMES[each.item]) in parts
+            if self._claim_keys[each.item] in parts
             and any(part.endswith(getattr(each.held, "_held", each.held).owner) for part in parts)
         ]
 
@@ -125,7 +131,8 @@ class World(Stage):
             and message.is_executed
             and not (
                 exchange.commands[-1][0] == "WAIT"
-                and message.replies[-1] == 0  # then the rest is not looked at
+                and message.replies[-1]
+                in range(exchange.owner.options.get("min_replicas", 0))  # the rest is not looked at
             )
         ):
             for request in exchange.requests:

@@ -90,10 +90,6 @@ class ManyWorld(Stage):
             operations.over(len(several))
         return operations
 
-    def disturbed(self, what: str) -> None:
-        if what == "jump":
-            self.debts.forget()
-
     def notice(self, why: str) -> None:
         self.watch.look(why)
         self.drop_old()
