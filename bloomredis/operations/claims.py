@@ -162,8 +162,12 @@ class Claims:
 
     def _commit(self, handle: Handle, held: Held) -> Op[None]:
         if not held.value.startswith(handle.generation):
+            # Its filter is gone, or this object, which was given the claim's token, is behind it.
+            item = held.encoded
+            pack = partial(handle.layout.pack_one, item)
+            (is_done,) = yield from self._stored.test(handle, (item,), pack, replicas=False)
             held.lane = None  # what an earlier call of it did is gone with its filter
-            raise self._lost(held)
+            raise self._lost(held, is_done=is_done)
         keys, arguments = [self._key(held.encoded)], [handle.layout.pack_one(held.encoded), held.owner]
         if self._retry_safe:
             lane = held.lane_of_commit(self._lanes, handle.check)

@@ -239,7 +239,7 @@ def _send(stored: Stored, membership: Membership, load: Load, generation: bytes)
             rest = [item for later in load.waiting[at:] for item in later.items]
             raise_unread(error, "load", rest, is_alone=at == 0 and load.is_first)
     handle = None
-    while load.is_dense and (handle is None or handle is not stored.handle):
+    while load.is_dense and not _is_same(handle, stored.handle):
         # A filter that was lost may have been replaced meanwhile.
         handle = stored.handle or (yield from stored.open())
         if stored.segmented(handle) != load.layout:
@@ -251,6 +251,11 @@ def _send(stored: Stored, membership: Membership, load: Load, generation: bytes)
                 found = yield from stored.run(_OR_SEGMENT, handle, arguments, temporaries)
                 load.record_previous(segment, found)
     return handle
+
+
+def _is_same(sent_to: Handle | None, handle: Handle | None) -> bool:
+    """Return whether two handles are of one filter: another call may have opened it anew."""
+    return sent_to is not None and handle is not None and sent_to.identity == handle.identity
 
 
 def _raise_other_bits(name: str, *, is_same: bool) -> NoReturn:

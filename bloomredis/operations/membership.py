@@ -269,7 +269,7 @@ class Membership:
             if handle.is_being_rebuilt:
                 return (yield from self._answer_in_both(handle, packed, answer=pending.answer))
             there = yield from self._stored.test(handle, (item,), lambda: packed, replicas=False)
-            if not there[0]:  # forgotten meanwhile
+            if not there[0] and not self._ledger.every_call_counts:  # forgotten meanwhile, not removed
                 return (yield from self._add(handle, packed, (item,)))
             return int(pending.answer)
         keys = [self._lanes.key(pending.name), self._lanes.key(pending.lane)]

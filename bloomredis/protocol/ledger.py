@@ -33,7 +33,7 @@ class Ledger:
     """
 
     def __init__(self, *, every_call_counts: bool = False) -> None:
-        self._every_call_counts = every_call_counts
+        self.every_call_counts = every_call_counts
         self.renew()
 
     def renew(self) -> None:
@@ -45,7 +45,7 @@ class Ledger:
         renewed_after_fork(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_every_call_counts": self._every_call_counts}
+        return {"every_call_counts": self.every_call_counts}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -81,7 +81,7 @@ class Ledger:
 
         "Already there" need not be kept: it comes again.
         """
-        if answer or self._every_call_counts:
+        if answer or self.every_call_counts:
             pending = Pending("", str(next(self._kept)), 0, generation, answer=answer)
             with self._lock:
                 self._forget()
@@ -96,7 +96,7 @@ class Ledger:
 
     def owed(self, items: Sequence[str | bytes]) -> list[int]:
         """Return the indexes of items about which a call has no answer yet, unless every call counts."""
-        if not self.items or self._every_call_counts:
+        if not self.items or self.every_call_counts:
             return []
         return [i for i, item in enumerate(items) if as_bytes(item) in self.items]
 
@@ -121,7 +121,7 @@ class Ledger:
         with self._lock:
             known = self.items.pop(item, [])
             mine = [each for each in known if each.generation == generation and token in (None, each)]
-            if self._every_call_counts:
+            if self.every_call_counts:
                 mine = mine[:1]
             if others := [each for each in known if each not in mine]:
                 self.items[item] = others
@@ -154,7 +154,7 @@ class Ledger:
             for at in range(start, stop):
                 item = as_bytes(items[at])
                 # Where every call counts, the equal item before this one has been answered by now.
-                if self.find(item, generation) and (self._every_call_counts or item not in seen):
+                if self.find(item, generation) and (self.every_call_counts or item not in seen):
                     yield from _runs(start, at, most)
                     yield at, at + 1, True
                     start = at + 1

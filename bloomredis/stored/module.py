@@ -254,7 +254,8 @@ class StoredModule(Versioned):
             raise Refusal(replies.CHANGED, "")
         if found.head.count < counted:
             raise FilterLostError(self.older(counted))
-        self._count = max(self._count, found.head.count)
+        if self.handle is handle:  # else another call has opened it anew meanwhile
+            self._count = max(self._count, found.head.count)
         return found.described(self.key)
 
     def clear(self) -> Op[None]:

@@ -70,7 +70,8 @@ class StoredFilter(Versioned):
             raise Refusal(replies.CHANGED, "")
         if self._kind == header.FILTER and found.header.count < counted:
             raise FilterLostError(self.older(counted))
-        self._count = max(self._count, found.header.count)
+        if self.handle is handle:  # else another call has opened it anew meanwhile
+            self._count = max(self._count, found.header.count)
         return [found]
 
     def room(self, handle: Handle) -> Op[int]:

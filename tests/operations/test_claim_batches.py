@@ -280,6 +280,31 @@ def test_a_token_has_the_commit_that_is_in_doubt(any_server: Server) -> None:
     assert same.state == "done"
 
 
+@for_each("kind", KINDS)
+def test_a_token_for_an_object_that_is_behind(any_server: Server, kind: str) -> None:
+    """One that has not seen the last `clear()` is told of it, or goes on, and commits the claim then."""
+    cls, client = getattr(bloomredis, kind), any_server.client()
+    f, behind, follows = (
+        make(cls, client, on_lost=on_lost, **KINDS[kind]) for on_lost in ("raise", "raise", "recreate")
+    )
+    for each in (f, behind, follows):
+        each.contains("a")
+    f.clear()
+    claims = f.claim_many(["a", "b"], 600)
+    Claim.from_token(follows, claims[0].token).commit()
+    late = Claim.from_token(behind, claims[1].token)
+    with pytest.raises(FilterLostError):
+        late.commit()
+    behind.reserve()
+    late.commit()
+    assert f.contains_many(["a", "b"]) == [True, True]
+    token = f.claim("c").token
+    f.clear()
+    with pytest.raises(ClaimLostError, match="another worker may have it"):
+        Claim.from_token(f, token).commit()
+    assert not f.contains("c")
+
+
 def test_a_bad_token_is_refused(any_client: redis.Redis) -> None:
     """One of another filter, of another half, or none at all."""
     f = make(BloomFilter, any_client)

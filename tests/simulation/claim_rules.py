@@ -3,7 +3,7 @@
 A worker that was answered "claimed" holds the item from then on for the lease that it asked for, counted from
 when it asked by the server's clock, or until it gave it back.  Nobody else holds it in that time, but who
 claims it by the same name, and one commits it in a generation.  No call finds it lost in that time, unless
-it was claimed by that name again.  Not promised after a claim was evicted and after a rollback; and a commit
+it was claimed by that name again.  Not promised after that claim was evicted and after a rollback; a commit
 whose reply comes later than its receipt lasts may be answered that the claim was lost.
 """
 

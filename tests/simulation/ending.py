@@ -6,9 +6,13 @@ from typing import Final
 
 from tests.simulation.draining import call, drain
 from tests.simulation.history import Request, Violation
-from tests.simulation.kinds import ITEMS, KEY
-from tests.simulation.processes import Setup
+from tests.simulation.kinds import ITEMS, KEY, MOST_CALLS
+from tests.simulation.processes import Owner, Setup
+from tests.simulation.rules import MOST_COUNTED
 from tests.simulation.world import World
+
+_MOST_LANES: Final = 2 * MOST_CALLS
+"""Of one object: each call has one, and those whose calls came to nothing are left alone."""
 
 _LAST: Final = Setup("end", ((("on_lost", "recreate"),),))
 
@@ -23,6 +27,8 @@ def finish(world: World) -> None:
     for item in range(ITEMS):
         call(world, f"end{item}", "end.a", "contains", (item,), None)
     _check_count(world)
+    for owner in world.owners.values():
+        _check_memory(world, owner)
     call(world, "delete", "end.a", "delete", (), None)
     world.network.strays.clear()
     world.server.data.now += 3600 * 1_000_000
@@ -40,17 +46,36 @@ def _ask_again(world: World, request: Request, number: int) -> None:
         call(world, f"again{number}", request.owner.name, request.verb, items, None)
 
 
+def _check_memory(world: World, owner: Owner) -> None:
+    """Check that an object remembers only answers that nobody was given, and lanes to use again."""
+    world.enter(owner.process)
+    world.check(owner.process)
+    f = owner.filter if owner.process.loop is None else owner.filter._operations
+    ledgers = [f.ledger, f.removals] if hasattr(f, "removals") else [f.ledger]
+    generation = f.stored.handle and f.stored.handle.generation  # what is void goes when it is asked about
+    entries = sum(
+        each.generation == generation for ledger in ledgers for own in ledger.items.values() for each in own
+    )
+    owed = sum(each.owner is owner for each in world.history.unknown)
+    if entries > owed or len(f.lanes.free) > _MOST_LANES:
+        raise Violation(
+            "memory", f"{owner} has {entries} entries for {owed} answers, and {len(f.lanes.free)} free lanes"
+        )
+
+
 def _check_count(world: World) -> None:
     """Check the count in the header; the module counts its items itself.
 
-    A load counts the items that it has added: that is a call of its own.
+    A load counts the items that it has added: that is a call of its own, and the answer that tells it how
+    many these are is kept nowhere.
     """
     value = world.server.data.find(KEY.encode())
     counted = sum(world.history.stored.entry.counts)
     loads = [each for requests in world.history.requests for each in requests if each.is_load]
-    unsure = sum(each.state != "answered" or world.history.is_excused(each) for each in loads)
-    if loads and world.history.rolled_back >= 0:
-        unsure = len(loads)
-    if isinstance(value, bytes) and abs(int.from_bytes(value[56:64], "big") - counted) > unsure:
-        count = int.from_bytes(value[56:64], "big")
+    is_unsure = any(each.state != "answered" or each.is_repeated for each in loads) or any(
+        MOST_COUNTED in entry.counts for entry in world.history.log
+    )
+    if is_unsure or (loads and world.history.rolled_back >= 0) or not isinstance(value, bytes):
+        return
+    if (count := int.from_bytes(value[56:64], "big")) != counted:
         raise Violation("count", f"the header counts {count} items, and {counted} are in")

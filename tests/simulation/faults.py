@@ -14,7 +14,7 @@ import redis
 from tests.simulation.actions import Action
 from tests.simulation.database import what_is
 from tests.simulation.forking import Forked, inherit
-from tests.simulation.kinds import LATER_VERSION, SUCCESSOR
+from tests.simulation.kinds import LATER_VERSION, SUCCESSOR, VERSION_AT
 from tests.simulation.network import Exchange, error_of
 from tests.simulation.outcomes import REFUSES, SoftTimeLimit
 from tests.simulation.processes import Owner, Process
@@ -49,7 +49,7 @@ def refuse(world: Stage, ref: str, word: str) -> None:
     exchange = world.network.exchanges.get(ref)
     if exchange is None or exchange.message is None:
         return
-    others = exchange.was_executed or world.network.has_strays(exchange)
+    others = exchange.executions or world.network.has_strays(exchange)
     if word != "OOM" or not others:
         message = exchange.message
         exchange.is_refused = word == "OOM"
@@ -99,7 +99,7 @@ def garble(world: World) -> None:
     """Let what is to take the filter's place be of a later release."""
     value = world.server.data.find(SUCCESSOR)
     if value is not None:
-        world.server.data.values[SUCCESSOR] = value[:4] + LATER_VERSION + value[5:]
+        world.server.data.values[SUCCESSOR] = value[:VERSION_AT] + LATER_VERSION + value[VERSION_AT + 1 :]
 
 
 def rollback(world: World, writes: int) -> None:
@@ -191,7 +191,8 @@ def fork(world: Stage, name: str, child_name: str, in_c: bool) -> None:  # noqa:
 def clone(world: World, name: str, other_name: str) -> None:
     """Let the machine of a process at rest be copied: two have its id, and no hook says so.
 
-    Nothing is under way: a token, as a call that waits for its answer, is one that both machines have.
+    Nothing is under way: a token, a claim without an answer, or a call that waits for its own, is one that
+    both machines have.
     """
     process = world.processes.get(name)
     if process is None or process.loop is not None or other_name in world.processes:
@@ -199,6 +200,7 @@ def clone(world: World, name: str, other_name: str) -> None:
     unsettled = (
         *(call.owner for call in world.calls.values()),
         *(each.owner for each in world.history.unknown),
+        *(each.owner for each in world.history.left if each.verb == "claim"),
     )
     if not any(owner.process is process for owner in unsettled):
         _copied(world, process, other_name, process.pid)

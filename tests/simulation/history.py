@@ -41,6 +41,7 @@ class Request:
     :ivar is_cancelled: whether its caller went away.
     :ivar is_single: whether it was not made with others, as a batch.
     :ivar is_load: whether it asks for no answer.
+    :ivar is_repeated: whether a message for it was executed more than once, or had several commands.
     :ivar keys: the receipts and claims that its commands named.
     """
 
@@ -64,6 +65,7 @@ class Request:
         *(
             "is_cancelled",
             "is_load",
+            "is_repeated",
             "is_single",
             "item",
             "keys",
@@ -94,7 +96,7 @@ class Request:
         self.told: bytes | None = None
         self.committed: int | None = None
         self.is_single = True
-        self.is_load = False
+        self.is_load = self.is_repeated = False
         self.claims = False
         self.is_cancelled = False
         self.ending: str | None = None

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest import mock
 
+from tests.simulation.server import Scripts
 from tests.simulation.stage import Stage
 from tests.support.holes import HOLES
 
@@ -19,13 +20,34 @@ OF_MANY: Final[dict[str, tuple[str, set[str]]]] = {
 }
 """The holes of filters of many keys: the kind that has it, and the faults that it takes."""
 
+KIND_OF: Final = {
+    "module-never-grows": "module",
+    "unreadable-is-missing": "BloomFilter",
+    **{hole: kind for hole, (kind, _) in OF_MANY.items()},
+}
+"""The kind that has a hole, where not all in one key have."""
+
+
+def _module_never_grows(patch: Callable[[Any, str, Any], None]) -> None:
+    """A script does not find in BF.INFO's reply that a filter of the module grows."""
+    run = Scripts.run
+
+    def misread(self: Scripts, sha: str, text: bytes, *rest: Any) -> Any:
+        return run(self, f"{sha} misread", text.replace(b"'Expansion rate'", b"''"), *rest)
+
+    patch(Scripts, "run", misread)
+
+
 OF_THE_STAGE: Final[dict[str, Callable[[Any], None]]] = {
     "forks-unseen": lambda patch: patch(Stage, "check", lambda *_: None),
+    "module-never-grows": _module_never_grows,
 }
-"""Holes that only a simulated process can have: no call looks at the process that it is in."""
+"""Holes that are opened here alone: no call looks at the process that it is in; the text of a script."""
 
 WITH: Final = {
     "forks-unseen": {"fork"},
+    "module-never-grows": set(),
+    "unreadable-is-missing": {"garble"},
     "refusal-proves": {"lost_reply", "refusal"},
     "cache-learns-for-newest": {"slow"},
     "cache-answers-for-any": {"slow"},

@@ -23,6 +23,9 @@ from tests.simulation.module import Items
 
 KEY: Final = "f"
 ITEMS: Final = 6
+MOST_CALLS: Final = 6
+"""Calls under way at the same time."""
+
 MARKER_BYTES: Final = 16
 NAMES: Final = tuple(f"x{item}" for item in range(ITEMS))
 
@@ -35,6 +38,7 @@ _NOTHING: Final[Observed] = (None, (0,) * ITEMS)
 SUCCESSOR: Final = b"{%s}:successor" % KEY.encode()
 """Where a rebuild makes what is to take the filter's place; the version is a byte of it."""
 
+VERSION_AT: Final = 6
 LATER_VERSION: Final = b"\x63"
 
 SECRET: Final = bloomredis.keyed("a secret of the simulation")

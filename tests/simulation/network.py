@@ -67,15 +67,26 @@ class Exchange:
 
     :ivar requests: those that it is sent for.
     :ivar place: that of the server among several.
-    :ivar was_executed: whether one of its commands was, by any of its sendings.
+    :ivar executions: of its commands, by any of its sendings.
     :ivar is_refused: whether the server had no memory for it.
     :ivar answer: called with the reply.
     :ivar fail: called with the error.
     """
 
     __slots__ = (
-        *("answer", "commands", "fail", "is_refused", "is_single", "message", "owner", "place", "ref"),
-        *("requests", "retries", "sendings", "verb", "was_executed"),
+        *(
+            "answer",
+            "commands",
+            "executions",
+            "fail",
+            "is_refused",
+            "is_single",
+            "message",
+            "owner",
+            "place",
+            "ref",
+        ),
+        *("requests", "retries", "sendings", "verb"),
     )
 
     def __init__(
@@ -94,8 +105,8 @@ class Exchange:
         self.is_single, self.place = is_single, place
         self.retries = owner.process.retries
         self.verb = verb_of(commands[0])
-        self.sendings = 0
-        self.was_executed = self.is_refused = False
+        self.sendings = self.executions = 0
+        self.is_refused = False
         self.message: Message | None = None
 
 

@@ -1,22 +1,29 @@
 """The rules that answers must keep, and the limits that are documented.
 
 * Of all who add an item to one generation of the filter exactly one is answered True, at the latest when
-  those whose calls had no answer ask again within a minute.  Not promised after a receipt was evicted, after
-  the server's clock jumped, and after a rollback; and nobody answers for a client that died.
+  those whose calls had no answer ask again within a minute.  Not promised to a call whose own receipt was
+  evicted, or expired since the server's clock jumped, nor with `retry_safe=False`; and nobody answers for a
+  client that died.  After a rollback it is promised as before: receipts go back with the items.
 * "Already there" and "there" are said of what was in the filter while the call ran, "not there" only of what
   was not in it all the time.  With `local_cache` the filter may be as old as `local_cache_check`.
 * No answer is about a generation that the object was not given: that is a `FilterLostError` first, unless
   `on_lost="recreate"`.  There is none without a loss.
 * Of a filter that counts, every call that was answered counts once.
+* Who loads has all items in the filter, and has taken nobody else's answer.  Who is refused because the
+  filter is full has added nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from bloomredis.protocol.receipts import RECEIPT_SECONDS
 from tests.simulation.history import TOKEN_SECONDS, Change, History, Request, Violation
 from tests.simulation.repeats import Repeats
+
+MOST_COUNTED: Final = 15
+"""A counter that is full stays so: it is not known any more what it counts."""
 
 
 class Rules(Repeats):
@@ -123,6 +130,7 @@ class Rules(Repeats):
         inherited = self._inherited(request) if inherited is None else inherited
         return bool(inherited) and any(
             each in inherited
+            or (each.is_load and each.owner is request.owner)  # it leaves the answer to who is owed it
             or any(
                 (each.earlier or request.earlier) and self._inherits(each, earlier) for earlier in inherited
             )
@@ -225,9 +233,10 @@ class Rules(Repeats):
     def removed(self, request: Request, *, was_in: bool) -> None:
         """Check the answer to a removal."""
         self._check_generation(request)
-        if was_in:
+        counts = [entry.counts[request.item] for entry in self._since_first(request)]
+        if was_in and MOST_COUNTED not in counts:
             self._take(request, new=False)
-        elif all(entry.counts[request.item] for entry in self._since_first(request)):
+        elif not was_in and all(counts):
             raise Violation("not removed", f"{request} was answered False, and it was in all the time")
         self._check_once(request)
 
@@ -325,9 +334,9 @@ class Rules(Repeats):
             )
 
     def lost(self, request: Request) -> None:
-        """Check a `FilterLostError`."""
+        """Check a `FilterLostError`; a batch of a load may be of no use to a filter that was made since."""
         owner = request.owner
-        if owner.recreates:
+        if owner.recreates and not request.is_load:
             raise Violation("lost", f"{request} raised FilterLostError, and on_lost is 'recreate'")
         known = owner.acknowledged
         if known is None or known[0] > request.entry or self._history.rolled_back >= 0:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.calls import OF_A_CLAIM, OF_CLAIMS
 from tests.simulation.faults import FAULTS, late
-from tests.simulation.kinds import ADDING, CLAIMING, ITEMS, KINDS, REPLACING, Kind
+from tests.simulation.kinds import ADDING, CLAIMING, ITEMS, KINDS, MOST_CALLS, REPLACING, Kind
 from tests.simulation.network import Exchange
 from tests.simulation.processes import Setup
 from tests.simulation.stage import Stage
@@ -18,9 +18,6 @@ from tests.simulation.world import World
 
 W = TypeVar("W", bound=Stage)
 Fault = Callable[[W, random.Random], Action | None]
-
-MOST_CALLS: Final = 6
-"""Calls under way at the same time."""
 
 
 def scenario(rng: random.Random, kind: str, names: Collection[str]) -> Scenario:

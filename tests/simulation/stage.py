@@ -222,7 +222,7 @@ class Stage(ABC):
         except ServerError as error:
             reply = error_of(str(error))
         message.replies.append(reply)
-        exchange.was_executed |= not isinstance(reply, Exception)
+        exchange.executions += not isinstance(reply, Exception)
         if self.lines is not None:
             self.lines.append(f"    {message.name} {verb} -> {reply!r}")
         self.executed(exchange, verb, reply)

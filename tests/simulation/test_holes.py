@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.__main__ import calls
-from tests.simulation.holes import OF_MANY, WITH, opened
+from tests.simulation.holes import KIND_OF, WITH, opened
 from tests.simulation.kinds import KINDS
 from tests.simulation.running import Failure, Simulator
 
@@ -25,7 +25,7 @@ FIRST = {
 def found(simulator: Simulator, hole: str) -> tuple[int, Failure | None]:
     """Return how many schedules were drawn until one broke a rule, and how it did."""
     names = WITH[hole] | calls()
-    kinds = [OF_MANY[hole][0]] if hole in OF_MANY else [*KINDS]
+    kinds = [KIND_OF[hole]] if hole in KIND_OF else [*KINDS]
     for number in range(FIRST.get(hole, 0), MOST_SCHEDULES):
         seed, kind = divmod(number, len(kinds))
         if failure := simulator.draw(seed, kinds[kind], names):

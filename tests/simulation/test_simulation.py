@@ -182,13 +182,56 @@ def test_the_command_line_runs_the_scripts() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def played(simulator: Simulator, kind: str, *schedule: tuple[Any, ...]) -> list[str]:
+    """Carry out a schedule with one object, which breaks no rule; return what happened."""
+    begun = Scenario(
+        kind, (), (Setup("p0", ((),), retries=1),), frozenset(), frozenset(calls()), is_warm=True
+    )
+    lines: list[str] = []
+    assert simulator.replay(begun, [Action(name, tuple(args)) for name, *args in schedule], lines) is None
+    return lines
+
+
+def step(ref: str, times: int = 1) -> list[tuple[str, str]]:
+    """Return the execution of a call's next commands, each with its reply."""
+    return [(what, ref) for _ in range(times) for what in ("execute", "reply")]
+
+
+@pytest.mark.parametrize("kind", ["BloomFilter", "module"])
+def test_info_beside_a_clear_of_the_same_object(simulator: Simulator, kind: str) -> None:
+    """What it read of the filter before is no loss to who asks next."""
+    looks = 1 if kind == "BloomFilter" else 2
+    lines = played(
+        simulator,
+        kind,
+        *(("start", "c1", "p0.a", "add", (0,), None), *step("c1", 3)),
+        *(("start", "c2", "p0.a", "info", (), None), *step("c2", looks - 1), ("execute", "c2")),
+        *(("start", "c3", "p0.a", "clear", (), None), *step("c3", looks + 1)),
+        *(("reply", "c2"), *step("c2", 2)),
+        *(("start", "c4", "p0.a", "info", (), None), *step("c4", 3)),
+    )
+    first, second = (line for line in lines if "FilterInfo" in line)
+    assert "count=1" in first
+    assert "count=0" in second
+
+
+def test_a_load_beside_one_that_opens_the_filter_anew(simulator: Simulator) -> None:
+    """Its segments are sent once, and its items are counted."""
+    lines = played(
+        simulator,
+        "BloomFilter",
+        *(("start", "c1", "p0.a", "load", (0, 1, 2), None), *step("c1")),
+        *(("start", "c2", "p0.a", "reserve", (), None), *step("c2")),
+        *step("c1", 3),
+    )
+    assert sum("or_segment ->" in line for line in lines) == 1
+
+
 def test_a_commit_that_was_denied_stays_undone(simulator: Simulator) -> None:
     """Late copies of the claim and of an earlier commit of it change nothing any more."""
-    first = Setup("p0", ((),), retries=1)
-    begun = Scenario(
-        "BloomFilter", (("layout", "blocked"),), (first,), frozenset(), frozenset(), is_warm=True
-    )
-    schedule: list[tuple[Any, ...]] = [
+    lines = played(
+        simulator,
+        "BloomFilter",
         *(("start", "c0", "p0.a", "reserve", (), None), ("execute", "c0"), ("reply", "c0")),
         ("start", "c1", "p0.a", "claim", (0,), None),
         *(("lose", "c1", "connection", True), ("execute", "c1"), ("reply", "c1")),
@@ -196,8 +239,6 @@ def test_a_commit_that_was_denied_stays_undone(simulator: Simulator) -> None:
         *(("start", "c3", "p0.a", "commit", (), "c1"), ("execute", "c3"), ("reply", "c3")),
         *(("execute", "c3"), ("execute", "c3"), ("reply", "c3")),
         *(("stray", "c1.1"), ("stray", "c2.1")),
-    ]
-    lines: list[str] = []
-    assert simulator.replay(begun, [Action(name, tuple(args)) for name, *args in schedule], lines) is None
+    )
     assert any("ClaimLostError" in line for line in lines)
     assert sum("commit -> 0" in line for line in lines) == 2

@@ -13,7 +13,17 @@ from tests.simulation.claim_rules import ClaimRules
 from tests.simulation.database import Snapshot, what_is
 from tests.simulation.environment import Environment
 from tests.simulation.history import History, Request, Stored
-from tests.simulation.kinds import ITEMS, KEY, KINDS, LATER_VERSION, NAMES, SUCCESSOR, Kind, claim_key
+from tests.simulation.kinds import (
+    ITEMS,
+    KEY,
+    KINDS,
+    LATER_VERSION,
+    NAMES,
+    SUCCESSOR,
+    VERSION_AT,
+    Kind,
+    claim_key,
+)
 from tests.simulation.network import Exchange, Message
 from tests.simulation.processes import Call, Owner
 from tests.simulation.rules import Rules
@@ -54,7 +64,7 @@ class World(Stage):
     def notice(self, why: str) -> None:
         self.history.observe(self.environment.now, *self.observe(self.server.data), "", ())
         successor = self.server.data.find(SUCCESSOR)
-        if successor is not None and successor[4:5] == LATER_VERSION:
+        if successor is not None and successor[VERSION_AT : VERSION_AT + 1] == LATER_VERSION:
             self.history.unreadable = self.history.step
 
     def made(self, owner: Owner, options: dict[str, Any]) -> Any:
@@ -88,6 +98,7 @@ class World(Stage):
         named = {part for part in self._command if isinstance(part, bytes) and what_is(part) != "filter"}
         for request in message.exchange.requests:
             request.keys |= named
+            request.is_repeated |= message.exchange.executions > 0
         super().run(message)
 
     def executed(self, exchange: Exchange, verb: str, reply: Any) -> None:

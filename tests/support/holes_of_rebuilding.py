@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from bloomredis.errors import FilterMismatchError
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.header import Header
 from bloomredis.stored.rebuilding import Rebuild, StoredRebuildable
 from bloomredis.stored.single import StoredFilter
 from tests.support.holes_of_many import Patch
@@ -29,7 +32,22 @@ def _who_follows_creates(patch: Patch) -> None:
     patch(StoredRebuildable, "RECOVERY", {**StoredRebuildable.RECOVERY, "BLOOMCHANGED": recover})
 
 
+def _the_unreadable_is_missing(patch: Patch) -> None:
+    """A successor that cannot be read passes for one that has vanished: look again."""
+    find: Any = StoredRebuildable._find_successor
+
+    def find_readable(self: StoredRebuildable, head: Header) -> Op[Header | None]:
+        try:
+            found: Header | None = yield from find(self, head)
+        except FilterMismatchError:
+            return None
+        return found
+
+    patch(StoredRebuildable, "_find_successor", find_readable)
+
+
 HOLES_OF_REBUILDING: Final[dict[str, Callable[[Patch], None]]] = {
     "successor-left-out": _items_go_to_the_filter_alone,
     "follower-creates": _who_follows_creates,
+    "unreadable-is-missing": _the_unreadable_is_missing,
 }

@@ -18,6 +18,7 @@ from bloomredis import (
     BatchInterruptedError,
     BloomFilter,
     ConnectionFailedError,
+    CountingBloomFilter,
     FilterLostError,
     OutcomeUnknownError,
     RotatingBloomFilter,
@@ -65,6 +66,21 @@ def test_a_batch_that_is_interrupted(any_server: Server, made: Callable[..., Any
                 f.add_many(items)
             assert all(f.add_many(items))
             assert not any(f.add_many(items))
+
+
+def test_a_kept_answer_of_an_item_that_was_removed(any_server: Server) -> None:
+    """Its call has counted; who asks for its answer adds the item no second time."""
+    with any_server.client() as client:
+        interrupted: Any = Interrupted(client)
+        f = CountingBloomFilter(interrupted, "seen", **SIZE)
+        f.add("warm")
+        interrupted.at = 2
+        items = [f"{i}" for i in range(3000)]
+        with pytest.raises(KeyboardInterrupt):
+            f.add_many(items)
+        assert CountingBloomFilter.open(client, "seen").remove(items[0])
+        assert f.add(items[0])
+        assert not f.contains(items[0])
 
 
 @for_each("made", [BloomFilter, ScalingBloomFilter])
