@@ -141,9 +141,6 @@ class Machine(RuleBasedStateMachine):
         if not claim:
             assert commit(None) == (claim.state == "done")
             return
-        if self.known[claimed.worker] not in (None, claimed.generation):
-            assert not commit(None)  # the worker knows that it was cleared, and need not ask
-            return
         answer = self.call(claimed.worker, commit)
         if answer is not NOTHING:
             assert answer == (self.holder(item) is claimed)
