@@ -11,12 +11,12 @@ from tests.simulation.running import Failure, Simulator
 
 MOST_SCHEDULES = 10_000
 FIRST = {
-    "answers-not-kept": 600,
-    "batches-not-kept": 600,
-    "cache-learns-for-newest": 1200,
-    "claims-without-time": 2500,
+    "answers-not-kept": 2400,
+    "batches-not-kept": 2400,
+    "cache-learns-for-newest": 6400,
+    "claims-without-time": 5500,
     "record-revived": 3900,
-    "refusal-proves": 600,
+    "refusal-proves": 800,
     "stale-drops": 700,
 }
 """The schedule with which a search begins that would be long: a little before the find."""
