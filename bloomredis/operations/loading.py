@@ -238,10 +238,10 @@ def _send(stored: Stored, membership: Membership, load: Load, generation: bytes)
         except (BatchInterruptedError, *PASSING) as error:
             rest = [item for later in load.waiting[at:] for item in later.items]
             raise_unread(error, "load", rest, is_alone=at == 0 and load.is_first)
-    handle = None
-    while load.is_dense and not _is_same(handle, stored.handle):
+    sent_to = None
+    while load.is_dense and not _is_same(sent_to, stored.handle):
         # A filter that was lost may have been replaced meanwhile.
-        handle = stored.handle or (yield from stored.open())
+        sent_to, handle = None, stored.handle or (yield from stored.open())
         if stored.segmented(handle) != load.layout:
             _raise_other_bits(stored.name, is_same=handle.generation == generation)
         with suppress(LayoutChanged):
@@ -250,7 +250,8 @@ def _send(stored: Stored, membership: Membership, load: Load, generation: bytes)
                 arguments = (segment.first, segment.data)
                 found = yield from stored.run(_OR_SEGMENT, handle, arguments, temporaries)
                 load.record_previous(segment, found)
-    return handle
+            sent_to = handle
+    return sent_to
 
 
 def _is_same(sent_to: Handle | None, handle: Handle | None) -> bool:

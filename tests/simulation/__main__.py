@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 import time
 from collections import Counter
@@ -29,10 +30,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names -= {*options.without}
     simulator = Simulator()
     with simulator.installed(), opened(options.hole):
+        if options.digests:
+            return _digested(simulator, options, names)
         if options.seed is not None:
             found = [simulator.draw(options.seed, options.kind[0], names, steps=options.steps)]
             return _told(simulator, [failure for failure in found if failure], trace=options.trace)
         return _many(simulator, options, names)
+
+
+def _digested(simulator: Simulator, options: argparse.Namespace, names: set[str]) -> int:
+    """Print for each seed and kind a digest of all that was sent and answered, to compare two commits."""
+    for kind in options.kind:
+        for seed in range(options.first, options.first + options.digests):
+            digest = hashlib.blake2s(digest_size=8)
+            failure = simulator.draw(seed, kind, names, digest=digest)
+            say(f"{kind} {seed} {digest.hexdigest()} {failure.violation.rule if failure else 'held'}")
+    return 0
 
 
 def calls() -> set[str]:
@@ -51,6 +64,8 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     names = ", ".join(FAULTS)
     parser.add_argument("--seed", type=int, help="replay the run of this seed")
     parser.add_argument("--first", type=int, default=0, help="the first seed of many")
+    digests = "print a digest of what so many runs send and answer; the same each time --without fork"
+    parser.add_argument("--digests", type=int, help=digests)
     parser.add_argument("--steps", type=int, help="steps in all; with --seed those of the run")
     parser.add_argument("--kind", type=_list, default=list(WAYS), help=", ".join(WAYS))
     parser.add_argument("--faults", type=_list, help=f"only these: {names}")

@@ -182,6 +182,7 @@ class Rules(Repeats):
                 if (
                     earlier.ended < request.started
                     and self._inherits(request, earlier)
+                    and not _follows_equal(earlier, change)
                     and not (request.earlier is None and earlier.has_foreign_token)
                     and self._history.is_due(earlier)
                     and not self._has_other_takers(change, request, besides=earlier)
@@ -345,3 +346,9 @@ class Rules(Repeats):
             raise Violation(
                 "no loss", f"{request} raised FilterLostError, and the filter was there all the time"
             )
+
+
+def _follows_equal(request: Request, change: Change) -> bool:
+    """Return whether an equal item stands before this one in its batch: that one was new, if one was."""
+    before = change.claimants[: change.claimants.index(request)]
+    return any(each.ref.partition("/")[0] == request.ref.partition("/")[0] for each in before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
@@ -69,17 +70,19 @@ class Simulator:
         *,
         steps: int | None = None,
         lines: list[str] | None = None,
+        digest: hashlib.blake2s | None = None,
     ) -> Failure | None:
         """Draw a schedule from a seed and carry it out; return how it failed, if it did.
 
         :param names: of the faults and calls that there may be.
         :param lines: gets what happens.
+        :param digest: is fed each command, reply and answer.
         """
         rng = random.Random(f"{kind}-{seed}")
         way = WAYS[kind]
         begun = way.scenario(rng, kind, names)
         world = self._world(begun)
-        world.lines = lines
+        world.lines, world.digest = lines, digest
         drawing = way.drawing(rng, world)
         actions: list[Action] = []
         try:

@@ -6,6 +6,7 @@ What a call is, and how what happens is judged, is said by the worlds that are b
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,6 +29,7 @@ class Stage(ABC):
     :ivar owners: filter objects by name.
     :ivar calls: operations under way.
     :ivar lines: what happens, where it is wanted.
+    :ivar digest: is fed each command, reply and answer, where it is wanted.
     """
 
     stray_seconds = 100.0
@@ -46,6 +48,7 @@ class Stage(ABC):
         self.calls: dict[str, Call] = {}
         self.tasks: dict[Any, Call] = {}
         self.lines: list[str] | None = None
+        self.digest: hashlib.blake2s | None = None
         self._last_pid = 100
 
     def clocks(self) -> tuple[float, int]:
@@ -71,6 +74,10 @@ class Stage(ABC):
         self.pass_time(0.001)
         ACTIONS[action.name](self, *action.args)
         self.notice(action.name)
+
+    def _feed(self, *happened: Any) -> None:
+        if self.digest is not None:
+            self.digest.update(repr(happened).encode())
 
     @abstractmethod
     def notice(self, why: str) -> None:
@@ -185,6 +192,8 @@ class Stage(ABC):
         """Take what a caller was answered."""
         self.calls.pop(call.ref, None)
         self.tasks.pop(call.task, None)
+        answers = answer if isinstance(answer, list) else [answer]
+        self._feed(call.ref, [getattr(each, "state", each) for each in answers], type(error).__name__)
         if self.lines is not None:
             self.lines.append(f"    {call.ref} {answer!r}" if error is None else f"    {call.ref} {error!r}")
         self.settle(call, answer, error)
@@ -222,6 +231,7 @@ class Stage(ABC):
         except ServerError as error:
             reply = error_of(str(error))
         message.replies.append(reply)
+        self._feed(exchange.ref, command, reply)
         exchange.executions += not isinstance(reply, Exception)
         if self.lines is not None:
             self.lines.append(f"    {message.name} {verb} -> {reply!r}")

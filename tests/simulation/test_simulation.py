@@ -182,11 +182,12 @@ def test_the_command_line_runs_the_scripts() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def played(simulator: Simulator, kind: str, *schedule: tuple[Any, ...]) -> list[str]:
-    """Carry out a schedule with one object, which breaks no rule; return what happened."""
-    begun = Scenario(
-        kind, (), (Setup("p0", ((),), retries=1),), frozenset(), frozenset(calls()), is_warm=True
-    )
+def played(
+    simulator: Simulator, kind: str, *schedule: tuple[Any, ...], objects: Sequence[Any] = ((),)
+) -> list[str]:
+    """Carry out a schedule with objects of one process, which breaks no rule; return what happened."""
+    setup = Setup("p0", tuple(objects), retries=1)
+    begun = Scenario(kind, (), (setup,), frozenset(), frozenset(calls()), is_warm=True)
     lines: list[str] = []
     assert simulator.replay(begun, [Action(name, tuple(args)) for name, *args in schedule], lines) is None
     return lines
@@ -225,6 +226,20 @@ def test_a_load_beside_one_that_opens_the_filter_anew(simulator: Simulator) -> N
         *step("c1", 3),
     )
     assert sum("or_segment ->" in line for line in lines) == 1
+
+
+def test_a_load_beside_one_that_opens_the_filter_that_was_cleared(simulator: Simulator) -> None:
+    """Its segments are sent to the filter that is there by now."""
+    lines = played(
+        simulator,
+        "BloomFilter",
+        *(("start", "c1", "p0.a", "load", (0, 1, 2), None), *step("c1")),
+        *(("start", "c2", "p0.a", "reserve", (), None), ("execute", "c2")),
+        *(("start", "c3", "p0.b", "clear", (), None), *step("c3", 3)),
+        *(("execute", "c1"), ("reply", "c2"), *step("c1", 6)),
+        objects=((("on_lost", "recreate"),), ()),
+    )
+    assert "    c1 3" in lines
 
 
 def test_a_commit_that_was_denied_stays_undone(simulator: Simulator) -> None:
