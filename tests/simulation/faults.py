@@ -195,7 +195,7 @@ def clone(world: World, name: str, other_name: str) -> None:
     both machines have.
     """
     process = world.processes.get(name)
-    if process is None or process.loop is not None or other_name in world.processes:
+    if process is None or process.loop is not None or process.unseen or other_name in world.processes:
         return
     unsettled = (
         *(call.owner for call in world.calls.values()),

@@ -309,10 +309,11 @@ class Rules(Repeats):
     def loaded(self, request: Request) -> None:
         """Check that an item of a load was in when it ended, or at some time meanwhile.
 
-        It has all answers that its own call has got.
+        It has all answers that its own call has got; of a filter that counts, those of calls that it repeats.
         """
         self._check_generation(request)
-        if not any(entry.counts[request.item] for entry in self._history.window(request)):
+        entries = self._since_first(request) if self._counts else self._history.window(request)
+        if not any(entry.counts[request.item] for entry in entries):
             raise Violation("not loaded", f"{request} was answered, and the item is not in")
         for change in self._history.live(request.item):
             if request in change.claimants and change.taken is None:
