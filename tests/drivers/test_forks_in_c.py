@@ -39,7 +39,7 @@ def clones(client: redis.Redis, *calls: Callable[[], Any]) -> list[Any]:
     pool.disconnect()
 
     def clone(call: Callable[[], Any]) -> Any:
-        vars(forks)["getpid"] = lambda: vars(forks)["_process"]
+        vars(forks)["_mark"][0] = 1
         pool.reset()  # each has connections of its own
         return outcome(call)
 
@@ -83,6 +83,22 @@ def test_each_item_has_one_winner(
         children = [Child(lambda: work(f), fork) for _ in range(3)]
         won = [*work(f), *(item for child in children for item in child.result())]
     assert Counter(won) == Counter(ITEMS)
+
+
+def test_a_system_that_clears_no_memory(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the process's id is asked for: each item has one winner too."""
+    mark = forks.MarkByProcess()
+    assert not mark[0]
+    mark[0] = 1
+    monkeypatch.setattr(forks, "_mark", mark)
+    with any_server.client() as client:
+        f = BloomFilter[str](client, "seen", **SHAPE)
+        f.add("warm")
+        child = Child(lambda: (mark[0], each_added(f), mark[0]), fork)
+        won = each_added(f)
+        before, others, after = child.result()
+    assert (before, after, mark[0]) == (0, 1, 1)
+    assert Counter(won + others) == Counter(ITEMS)
 
 
 def test_a_child_holds_no_claim_of_its_parent(any_client: redis.Redis) -> None:
