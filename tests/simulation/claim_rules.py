@@ -82,9 +82,17 @@ class ClaimRules:
     def _is_valid(self, grant: Grant) -> bool:
         return not self._history.is_disturbed(grant.request)
 
-    @staticmethod
-    def _overlap(first: Grant, second: Grant) -> bool:
-        return first.since < second.until and second.since < first.until
+    def _overlap(self, first: Grant, second: Grant) -> bool:
+        return first.since < self._until(second) and second.since < self._until(first)
+
+    def _until(self, grant: Grant) -> int:
+        """Return the end of a grant: at the latest when one by its name took over, answered or not yet."""
+        later = [
+            each.executed
+            for each in self._history.requests[grant.item]
+            if each.claims and each.holder == grant.request.holder and each.executed > grant.since
+        ]
+        return min([grant.until, *later]) if grant.request.holder is not None else grant.until
 
     def _found(self, held: Any) -> Grant | None:
         for grants in self._grants.values():
