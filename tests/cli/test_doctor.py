@@ -24,6 +24,7 @@ from bloomredis.cli.filters import CLASSES, Kind
 from bloomredis.embedded import connect
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError, ServerRefusedError
 from bloomredis.stored import planning
+from tests.support.clusters import ports
 from tests.support.commands import run_command
 from tests.support.readme import acl_rule
 from tests.support.servers import Server, binaries, running
@@ -350,7 +351,10 @@ def test_only_harmless_commands_are_sent() -> None:
 
 def test_a_cluster() -> None:
     """A node of a cluster that does not serve the name's slot is told about, not stumbled over."""
-    with running(binaries()["redis-8"], "--cluster-enabled", "yes") as server:
+    with ports(1) as (port,):  # without it 10,000
+        pass
+    options = ("--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", str(port))
+    with running(binaries()["redis-8"], *options) as server:
         found = look(server.url, "seen")
     assert "node of a cluster" in said(found, WARNING)
     assert "'seen' could not be read" in said(found, CRITICAL)
