@@ -148,8 +148,7 @@ def number_of(encode: Callable[[Any], bytes] | None) -> int | None:
     """
     if encode is None:
         return 0
-    number: int | None = getattr(encode, "fingerprint", OWN)
-    return number
+    return encode.fingerprint if isinstance(encode, _Keyed | Unknown) else OWN
 
 
 class _Keyed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -78,8 +78,25 @@ def import_(  # long: the signature declares every option
     else:
         paths = [STDIN if file == "-" else Path(file) for file in from_file or ()]
         found = _filter(client, name, wanted, None)
-        read = found.load(chain.from_iterable(lines_of(paths, stop, quiet=False)))
+        lines = _Lines(lines_of(paths, stop, quiet=False))
+        read = found.load(lines)
         report({"read": read, "count": found.info().count}, as_json=as_json)
+        if lines.end:
+            raise lines.end
+
+
+class _Lines:
+    """Lines until a signal ends the program: those that were read before it are loaded."""
+
+    def __init__(self, batches: Iterable[list[bytes]]) -> None:
+        self._batches = batches
+        self.end: SystemExit | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from chain.from_iterable(self._batches)
+        except SystemExit as end:
+            self.end = end
 
 
 def _filter(client: Any, name: str, wanted: Wanted, count: int | None) -> Any:

@@ -52,8 +52,18 @@ def sender(link: Any) -> Callable[[Any], Any]:
 def send(link: Any, step: Any) -> Any:
     """Send a command, or several together; return or await the reply, or the reply or error of each."""
     if not isinstance(step, list):
+        if getattr(getattr(link, "connection_pool", None), "cache", None) is not None:
+            return _uncached(link, step)
         return link.execute_command(*step, NEVER_DECODE=True)  # bits are no text
     return link.execute_commands(step) if isinstance(link, Kept | AsyncKept) else pipelined(link, step)
+
+
+def _uncached(client: Any, command: Command) -> Any:
+    """Send a command to a client with a cache of its own, which is behind: it keeps none of a pipeline's."""
+    (reply,) = pipelined(client, [command])
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
 
 
 def pipelined(client: Any, commands: Sequence[Command]) -> Any:

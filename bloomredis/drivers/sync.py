@@ -196,7 +196,7 @@ def _act(client: Any, act: cluster.Act) -> Any:
     if isinstance(act, cluster.Send):
         connect = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
         if len(act.commands) == 1:
-            return [connect(act.node).execute_command(*act.commands[0], NEVER_DECODE=True)]
+            return [send(connect(act.node), act.commands[0])]
         return _execute(connect(act.node), act.commands)
     if isinstance(act, cluster.SendAll):
         return _at_once([partial(_act, client, send) for send in act.sends])

@@ -157,9 +157,12 @@ def sharded(
 
 
 def _summed(parts: Sequence[FilterInfo]) -> FilterInfo:
-    count = sum(part.count for part in parts)
-    size = sum(part.size_bytes for part in parts)
-    return replace(parts[0], size_bytes=size, count=count, approximate_count=count)
+    return replace(
+        parts[0],
+        size_bytes=sum(part.size_bytes for part in parts),
+        count=sum(part.count for part in parts),
+        approximate_count=sum(part.approximate_count for part in parts),
+    )
 
 
 @dataclass(frozen=True)

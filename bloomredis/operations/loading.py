@@ -239,9 +239,9 @@ def _send(stored: Stored, membership: Membership, load: Load, generation: bytes)
             rest = [item for later in load.waiting[at:] for item in later.items]
             raise_unread(error, "load", rest, is_alone=at == 0 and load.is_first)
     sent_to = None
-    while load.is_dense and not _is_same(sent_to, stored.handle):
+    while load.is_dense and sent_to is None:
         # A filter that was lost may have been replaced meanwhile.
-        sent_to, handle = None, stored.handle or (yield from stored.open())
+        handle = stored.handle or (yield from stored.open())
         if stored.segmented(handle) != load.layout:
             _raise_other_bits(stored.name, is_same=handle.generation == generation)
         with suppress(LayoutChanged):
@@ -252,11 +252,6 @@ def _send(stored: Stored, membership: Membership, load: Load, generation: bytes)
                 load.record_previous(segment, found)
             sent_to = handle
     return sent_to
-
-
-def _is_same(sent_to: Handle | None, handle: Handle | None) -> bool:
-    """Return whether two handles are of one filter: another call may have opened it anew."""
-    return sent_to is not None and handle is not None and sent_to.identity == handle.identity
 
 
 def _raise_other_bits(name: str, *, is_same: bool) -> NoReturn:

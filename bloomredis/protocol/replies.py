@@ -44,6 +44,7 @@ ENDED: Final = "BLOOMENDED"
 MODULE: Final = "BLOOMMODULE"
 REBUILDING: Final = "BLOOMREBUILDING"
 WRONG_TYPE: Final = "WRONGTYPE"
+DENIED: Final = "NOPERM"
 
 _CLASSES: Final = {
     # redis-py removes these words from the message and raises a class for each.
@@ -104,7 +105,12 @@ _CONNECTION: Final = frozenset(
     )
 )
 _UNSENT: Final = "MaxConnectionsError"
-_UNSENT_TEXT: Final = "Too many connections"  # a ConnectionError of redis-py 5 and valkey-py
+_UNSENT_TEXTS: Final = frozenset(
+    (
+        "Too many connections",  # a ConnectionError of redis-py 5 and valkey-py
+        "No connection available.",  # of a pool that waits for one
+    )
+)
 _CLAIMS: Final = re.compile(r"[bcd]*(?: -?[0-9]{1,15})*")
 _DIGITS: Final = b"\0\x0101"
 _FLAGS: Final = tuple(flag in (1, 49) for flag in range(256))  # 49 is "1"
@@ -227,7 +233,7 @@ def is_no_reply(error: Exception) -> bool:
 def is_unsent(error: Exception) -> bool:
     """Return whether an error of the client says that its pool has no connection for the call."""
     names = _names(error)
-    return _UNSENT in names or ("ConnectionError" in names and str(error) == _UNSENT_TEXT)
+    return _UNSENT in names or ("ConnectionError" in names and str(error) in _UNSENT_TEXTS)
 
 
 def in_doubt(

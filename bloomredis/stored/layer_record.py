@@ -79,8 +79,11 @@ class LayerRecord:
     def parse(cls, data: bytes) -> Self:
         """Return a record of this kind.  Raises `ValueError`, which names the fault, for other bytes."""
         head = header.parse(data[:HEADER_BYTES], cls.kind)
+        times = len(data) - HEADER_BYTES - cls.tail.size
+        if times < 0 or times % _TIME.size:
+            raise ValueError(f"it is {len(data)} bytes long, which no number of layers takes")
         *own, newest = cls.tail.unpack_from(data, HEADER_BYTES)
-        began = tuple(time for (time,) in _TIME.iter_unpack(data[HEADER_BYTES + cls.tail.size :]))
+        began = tuple(time for (time,) in _TIME.iter_unpack(data[-times:])) if times else ()
         if not 0 < len(began) <= newest + 1:
             raise ValueError(f"it has {len(began)} layers, of which the newest is number {newest}")
         if not cls.shared and newest >= MAX_LAYERS:

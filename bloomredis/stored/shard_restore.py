@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from bloomredis.bits.limits import HEADER_BYTES
-from bloomredis.errors import FilterMismatchError
+from bloomredis.errors import FilterMismatchError, ServerRefusedError
 from bloomredis.protocol.replies import outcome_matters, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import shard_record
@@ -48,6 +48,9 @@ class RestoredShards(StoredShards):
             record, head=replace(record.head, count=ttl), state=RESTORED, servers=servers
         )
         self._writings: dict[int, Writing] = {}
+
+    def _check_leaves(self, error: ServerRefusedError) -> None:
+        raise error  # who restores has to see that it stays
 
     def check_free(self) -> Op[None]:
         """Raise `FilterMismatchError` if there is a filter with this name."""

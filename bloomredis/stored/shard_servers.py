@@ -8,12 +8,11 @@ for it; only then are items added.  So a copy in use without a record says that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from operator import attrgetter
 from typing import NamedTuple, TypeVar, Unpack
 
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError, ServerRefusedError
-from bloomredis.protocol import clock, scripts
+from bloomredis.protocol import clock, replies, scripts
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.replies import unhex
 from bloomredis.protocol.steps import Op
@@ -105,8 +104,15 @@ class RecordServers(StoredFilter):
             if copy is not None and copy.record.state == PREPARED
         ]
         if waiting and (yield from self._stored_generation()) == record.head.generation:
-            with suppress(ServerRefusedError):  # a user who only reads leaves it to those who add
+            try:
                 unless_failed((yield from gather(waiting)))
+            except ServerRefusedError as error:
+                self._check_leaves(error)
+
+    def _check_leaves(self, error: ServerRefusedError) -> None:
+        """Raise a refusal, unless it is that of a user who only reads: others will do the work."""
+        if error.word != replies.DENIED:
+            raise error
 
     def _stored_generation(self) -> Op[bytes]:
         """Return the generation of the record that is stored now, b"" if there is none."""

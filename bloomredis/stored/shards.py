@@ -14,13 +14,14 @@ A shard notices its own loss at each call; the record is looked at once a second
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
 from bloomredis.errors import (
     FilterLostError,
+    RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
 from bloomredis.protocol import replies, scripts
@@ -75,7 +76,8 @@ class StoredShards(RecordTable):
             yield from self._prepare(self._planned, is_new=noticed or self.record is not None)
             found = yield from self._ask(0, self._planned.renewed())
             self._check(found.record, 0, self._planned)
-            yield from self._copies(found.record, is_new=True)  # a delete() may have ended since
+            if found.record.state != shard_record.DELETED:
+                yield from self._copies(found.record, is_new=True)  # a delete() may have ended since
         return found
 
     def _know(self, found: Found) -> Handle:
@@ -135,17 +137,28 @@ class StoredShards(RecordTable):
         now, _ = yield from self._begin(shard_record.SWEEPING)
         if now is None:
             raise self.explained(Refusal(replies.MISSING, ""))
-        yield from self._copies(now.record, is_new=True)
-        yield from self._go_on_with(now, self._know, opened)
-        yield from self._finish(now.record)
+        with self._begun("clear"):
+            yield from self._copies(now.record, is_new=True)
+            yield from self._go_on_with(now, self._know, opened)
+            yield from self._finish(now.record)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - a record says what was begun
         """Write a record that says so, delete the shards and the copies, and then the record."""
         self.reset()
         now, existed = yield from self._begin(shard_record.DELETED)
         if now is not None:
-            yield from self._finish(now.record)
+            with self._begun("delete"):
+                yield from self._finish(now.record)
         return existed
+
+    @contextmanager
+    def _begun(self, verb: str) -> Iterator[None]:
+        """Say of a refusal that the call has begun before."""
+        try:
+            yield
+        except ServerRefusedError as error:
+            message = f"{verb}() of {self.name!r} has begun, so call it again; on its way {error}"
+            raise RefusedOutcomeUnknownError(message, error.word) from error
 
     def _begin(self, state: int) -> Op[tuple[Found | None, bool]]:
         """Store a record of another generation in that state; return it, and whether it replaced one.
@@ -215,7 +228,8 @@ class StoredShards(RecordTable):
             if all((yield from self._each(record, shards, stay))):
                 yield from self._on(0, self._as_known(SETTLE_RECORD, [self.key], [record.head.identity]))
                 return True
-        except ServerRefusedError:  # a user who only reads leaves it to others
+        except ServerRefusedError as error:
+            self._check_leaves(error)
             return True
         now = yield from self._ask(0, record.renewed(shard_record.DELETED), record.head.identity)
         if now.record.state == shard_record.DELETED:
@@ -254,12 +268,13 @@ class StoredShards(RecordTable):
 
     def expire(self, ttl: int) -> Op[None]:
         """Let everything expire in `ttl` ms; after the record the shards that were made meanwhile."""
-        done = yield from self._expire_shards(ttl, set())
-        for place in range(1, self.servers):
-            yield from self._on(place, send(("PEXPIRE", self.key, ttl)))
-        yield from self._on(0, super().expire(ttl))
-        self._note(ttl, self._looked)
-        yield from self._expire_shards(ttl, done)
+        with self._begun("expire"):
+            done = yield from self._expire_shards(ttl, set())
+            for place in range(1, self.servers):
+                yield from self._on(place, send(("PEXPIRE", self.key, ttl)))
+            yield from self._on(0, super().expire(ttl))
+            self._note(ttl, self._looked)
+            yield from self._expire_shards(ttl, done)
 
     def _expire_shards(self, ttl: int, done: set[int]) -> Op[set[int]]:
         """Let the recorded shards expire but those that are `done`; return which these are."""

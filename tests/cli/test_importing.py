@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -20,9 +22,10 @@ from bloomredis import BloomError, BloomFilter, compat
 from bloomredis.cli.importing import _load_set
 from bloomredis.cli.members import Members
 from tests.cli.test_many_lines import MEASURED
-from tests.support.commands import COMMAND, ENVIRONMENT, printed, run_command
+from tests.support.commands import COMMAND, ENVIRONMENT, printed, run_command, started
 from tests.support.servers import Server, binaries, running
 from tests.support.values import for_each
+from tests.support.waiting import wait_until
 
 log = logging.getLogger(__name__)
 SIZE: dict[str, Any] = {"capacity": 60_000, "error_rate": 1e-6}
@@ -260,3 +263,24 @@ def test_a_filter_of_redisbloom_is_imported(any_server: Server, any_client: Any)
     names = vars(compat.redisbloom)
     layout = eval(report["layout"], names)  # noqa: S307 - our own
     assert all(BloomFilter(any_client, "new", layout=layout).contains_many(["hello", *range(999)]))
+
+
+def test_lines_that_were_read_before_a_signal(any_server: Server) -> None:
+    """They are loaded, and reported; then the command ends with 128 + the signal's number."""
+    f = BloomFilter(any_server.client(), "seen", **SIZE)
+    f.reserve()
+    with started("import", "seen", "--url", any_server.url, "--from-file", "-") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"".join(b"%d\n" % number for number in range(2000)))
+        process.stdin.flush()
+        wait_until("all lines are read", lambda: not unread(process.stdin))
+        process.send_signal(signal.SIGTERM)
+        out = process.communicate()[0]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert out.split() == b"read 2000 count 2000".split()
+    assert all(f.contains_many([str(number) for number in range(2000)]))
+
+
+def unread(pipe: Any) -> int:
+    """Return the bytes in a pipe that nobody has read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)

@@ -28,7 +28,7 @@ from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError, 
 from bloomredis.drivers.kept import AsyncKept, Kept
 from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent
-from tests.support.servers import Server, binaries
+from tests.support.servers import Server, binaries, running
 from tests.support.tls import Certificate, with_tls
 from tests.support.values import for_each
 from tests.support.waiting import wait_until
@@ -190,6 +190,32 @@ def test_each_server_has_its_own(own: redis.Redis) -> None:
     """Of several clients those are kept that can be."""
     f = ShardedBloomFilter([own, Overriding()], "kept", capacity=100, error_rate=0.01)
     assert [type(each) for each in f._link] == [Kept, Overriding]
+
+
+class Cached(redis.connection.UnixDomainSocketConnection):
+    """A connection that a client with a cache takes, which asks for its host and port."""
+
+    host, port = "", 0
+
+
+def test_a_client_with_a_cache_of_its_own() -> None:
+    """Its cache, which is behind, answers nothing: what reads bits sees what others have just added."""
+    cache = pytest.importorskip("redis.cache", reason="an earlier redis-py has none").CacheConfig()
+    with running(binaries()["redis-8"]) as server, server.client() as another:
+        pool = redis.ConnectionPool(
+            connection_class=Cached, path=server.socket, protocol=3, cache_config=cache
+        )
+        client = redis.Redis(connection_pool=pool)
+        f, g = (BloomFilter(each, "seen", capacity=1000, error_rate=1e-9) for each in (client, another))
+        for number in range(1, 4):
+            assert g.add(str(number))
+            assert f.info().fill_ratio == g.info().fill_ratio
+            assert f.snapshot().contains(str(number))
+        other = BloomFilter(another, "other", capacity=1000, error_rate=1e-9)
+        other.add("a")
+        f.merge(other)
+        assert g.contains("a")
+        pool.disconnect()
 
 
 def test_a_filter_that_must_keep_pickles(own: redis.Redis) -> None:

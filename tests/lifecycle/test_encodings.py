@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -247,3 +248,15 @@ def test_commands_that_need_no_item(
     for name in ("again", "copy", "seen"):
         printed("delete", name, *where)
     assert [key for key in any_client.keys("*") if b"receipt" not in key] == []
+
+
+def test_a_function_around_a_secret(any_client: redis.Redis) -> None:
+    """It is another encoding, though it may have the attributes of what it calls."""
+
+    @functools.wraps(SECRET)
+    def lowered(item: Any) -> bytes:
+        return SECRET(item.lower())
+
+    BloomFilter(any_client, "seen", encode=SECRET, **SIZES["BloomFilter"]).add("A")
+    with pytest.raises(FilterMismatchError):
+        BloomFilter(any_client, "seen", encode=lowered, **SIZES["BloomFilter"]).add("A")

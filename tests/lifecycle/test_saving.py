@@ -24,6 +24,7 @@ from bloomredis import (
     FilterMismatchError,
     FilterNotFoundError,
     RotatingBloomFilter,
+    ServerRefusedError,
     ShardedBloomFilter,
     compat,
 )
@@ -216,6 +217,19 @@ def test_a_restored_filter_with_ttl_lives_on(any_client: redis.Redis) -> None:
         ]
         assert len(left) == 5
         assert {each if each < 0 else round(each / 1e5) for each in left} == {5 if ttl else -1}
+
+
+def test_a_sharded_filter_that_may_not_live_on(any_server: Server, any_client: redis.Redis) -> None:
+    """The user lacks a right at the last step: the call does not say that the filter is there to stay."""
+    f = ShardedBloomFilter(any_client, "seen", capacity=5_000, error_rate=0.01, shards=4)
+    f.add_many(ITEMS)
+    rule = ("reset", "on", ">secret", "~*", "+@all", "-persist")
+    any_client.execute_command("ACL", "SETUSER", "worker", *rule)  # type: ignore[no-untyped-call]  # redis-py has it so
+    client = any_server.client(username="worker", password="secret")  # noqa: S106 - of this server alone
+    with client, pytest.raises(ServerRefusedError, match="NOPERM"):
+        ShardedBloomFilter.restore(client, "copy", io.BytesIO(saved(f)))
+    assert all(ShardedBloomFilter.open(any_client, "copy").contains_many(ITEMS))
+    assert any_client.pttl("copy") == -1
 
 
 def test_another_user_of_a_shared_name_notices(any_client: redis.Redis) -> None:

@@ -117,6 +117,26 @@ def test_more_tasks_than_connections(any_server: Server) -> None:
     assert done == Counter(ITEMS)
 
 
+@for_each("package", [redis, valkey])
+def test_a_pool_that_waits_for_a_connection(any_server: Server, package: Any) -> None:
+    """When its time is up nothing was sent: a claim waits on, and an add is not in doubt."""
+    path, kind = any_server.socket, package.UnixDomainSocketConnection
+    pool = package.BlockingConnectionPool(connection_class=kind, path=path, max_connections=1, timeout=0.1)
+    client = (redis.Redis if package is redis else valkey.Valkey)(connection_pool=pool)
+    f = BloomFilter(client, "seen", **SIZE)
+    f.add("warm")
+    taken = pool.get_connection(*["EVALSHA"] if package is valkey else [])
+    with pytest.raises(ConnectionFailedError, match="No connection available") as caught:
+        f.add("a")
+    assert (type(caught.value), caught.value.sent) == (ConnectionFailedError, False)
+    back = threading.Timer(0.3, pool.release, (taken,))
+    back.start()
+    assert f.claim("b")
+    back.join()
+    assert f.add("a")
+    pool.disconnect()
+
+
 def test_a_connection_that_never_comes(any_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim ends with the client's error in the end; so does a commit when its lease has ended."""
     monkeypatch.setattr(patience, "CONNECTION_SECONDS", 0.3)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import pickle
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -79,6 +81,36 @@ def test_same_answers_as_a_set(bloom: Any, client: redis.Redis) -> None:
         assert (item in f, f.add(item)) == (item in known, item not in known)
         known.add(item)
     assert f.info().count == len(known)
+
+
+def test_the_estimate_is_that_of_the_bits(bloom: Any, client: redis.Redis) -> None:
+    """Of all shards: a count that is too low does not change it."""
+    f = bloom.sharded(client, "seen", **OPTIONS)
+    f.load(range(5000))
+    for key in shard_keys(client):
+        client.setrange(key, 56, bytes(8))
+    info = f.info()
+    assert info.count == 0
+    assert info.approximate_count == pytest.approx(5000, rel=0.05)
+
+
+def test_a_load_beside_reserve(any_client: redis.Redis) -> None:
+    """By another thread on the same object: each batch is sent once, and its items are counted."""
+    f: Any = ShardedBloomFilter(any_client, "seen", capacity=100_000, error_rate=1e-6, shards=2)
+    is_over = threading.Event()
+
+    def reserve() -> None:
+        while not is_over.is_set():
+            f.reserve()
+
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(reserve)
+        try:
+            assert f.load(range(100_000)) == 100_000
+        finally:
+            is_over.set()
+        beside.result()
+    assert f.info().count == pytest.approx(100_000, rel=0.001)
 
 
 def test_all_calls(bloom: Any, client: redis.Redis) -> None:

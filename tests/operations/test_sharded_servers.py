@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,9 +18,12 @@ from bloomredis import (
     BatchInterruptedError,
     FilterLostError,
     FilterMismatchError,
+    OutcomeUnknownError,
+    ServerRefusedError,
     ShardedBloomFilter,
 )
-from bloomredis.stored.shard_servers import RecordServers
+from bloomredis.stored.shard_record import DELETED, ShardRecord
+from bloomredis.stored.shard_servers import SETTLE_RECORD, RecordServers
 from tests.support.background import Child
 from tests.support.servers import Server, binaries, running
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
@@ -197,26 +200,94 @@ def test_a_server_that_lost_everything_is_noticed(bloom: Any, pair: list[Any], p
     assert not any(bloom.sharded(pair, f"seen-{place}", **OPTIONS).add_many(ITEMS))
 
 
-def test_a_maker_that_died_before_its_record_has_lost_nothing(pair: list[Any]) -> None:
-    """The copies that it made wait for a record, and take the next one."""
+def dies(pair: list[Any], at: Callable[[int, Any], bool]) -> None:
+    """Let a process die that makes a filter, when it would send such a command to a server."""
     maker: Any = ShardedBloomFilter(pair, "seen", **OPTIONS)
     stored: Any = maker._operations.stored
     making = stored.open()
-    place, step = 0, next(making)
-    while not (step[0] == 0 and step[1][4]):  # until it would write the record
-        place, command = step
+    place, command = next(making)
+    while not at(place, command):
         try:
             reply = pair[place].execute_command(*command)
         except redis.ResponseError as error:
-            step = making.throw(error)
+            place, command = making.throw(error)
         else:
-            step = making.send(reply)
+            place, command = making.send(reply)
     making.close()
+
+
+def test_a_maker_that_died_before_its_record_has_lost_nothing(pair: list[Any]) -> None:
+    """The copies that it made wait for a record, and take the next one."""
+    dies(pair, lambda place, command: place == 0 and bool(command[4]))
     assert [client.exists("seen") for client in pair] == [0, 1]
     assert ShardedBloomFilter(pair, "seen", **OPTIONS).add_many(ITEMS) == [True] * 400
     pair[0].flushall()
     with pytest.raises(FilterLostError, match="server 0"):
         ShardedBloomFilter(pair, "seen", **OPTIONS).reserve()
+
+
+def test_nobody_adds_before_the_copies_say_that_the_record_is_stored(pair: list[Any]) -> None:
+    """Their server refuses to; who added to the other one would not be told of its loss."""
+    dies(pair, lambda _, command: SETTLE_RECORD.sha in command)
+    f = ShardedBloomFilter(pair, "seen", **OPTIONS)
+    pair[1].config_set("min-replicas-to-write", 1)
+    for _ in range(2):
+        with pytest.raises(ServerRefusedError, match="NOREPLICAS"):
+            f.add_many(ITEMS)
+    pair[1].config_set("min-replicas-to-write", 0)
+    assert f.add_many(ITEMS) == [True] * 400
+    pair[0].flushall()
+    with pytest.raises(FilterLostError, match="server 0"):
+        ShardedBloomFilter(pair, "seen", **OPTIONS).add_many(ITEMS)
+
+
+@for_each("verb", ["clear", "delete", "expire"])
+@for_each("place", [0, 1])
+def test_a_call_that_is_refused_on_its_way(pair: list[Any], verb: str, place: int) -> None:
+    """The error says whether something was changed; the call is made again."""
+    f = ShardedBloomFilter(pair, f"{verb}-{place}", **OPTIONS)
+    f.add_many(ITEMS)
+    pair[place].config_set("min-replicas-to-write", 1)
+    arguments = [100] if verb == "expire" else []
+    with pytest.raises(ServerRefusedError) as caught:
+        getattr(f, verb)(*arguments)
+    pair[place].config_set("min-replicas-to-write", 0)
+    has_begun = verb == "expire" or place == 1
+    assert isinstance(caught.value, OutcomeUnknownError) is has_begun
+    if not has_begun:
+        assert all(f.contains_many(ITEMS))
+    getattr(f, verb)(*arguments)
+    if verb == "expire":
+        assert all(client.ttl(key) > 0 for client in pair for key in client.keys(f"*{verb}-{place}*"))
+    else:
+        assert f.add_many(ITEMS) == [True] * 400
+
+
+def test_no_copies_of_a_filter_that_is_being_deleted(
+    pair: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who makes one meanwhile waits until it is gone: copies that were left would say that it was lost."""
+    maker: Any = ShardedBloomFilter(pair, "seen", **OPTIONS)
+    deleter: Any = ShardedBloomFilter(pair, "seen", **OPTIONS)
+    prepare, copies = RecordServers._prepare, RecordServers._copies
+    states: list[int] = []
+
+    def prepared(self: RecordServers, *args: Any, **kwargs: Any) -> Any:
+        yield from prepare(self, *args, **kwargs)
+        if not states:
+            states.append(DELETED)
+            deleter._run(deleter._operations.stored._begin(DELETED))
+
+    def copied(self: RecordServers, record: ShardRecord, **kwargs: Any) -> Any:
+        states.append(record.state)
+        return copies(self, record, **kwargs)
+
+    monkeypatch.setattr(RecordServers, "_prepare", prepared)
+    monkeypatch.setattr(RecordServers, "_copies", copied)
+    assert maker.add_many(ITEMS) == [True] * 400
+    assert states[0] == DELETED
+    assert DELETED not in states[1:]
+    assert ShardedBloomFilter(pair, "seen", **OPTIONS).add_many(ITEMS) == [False] * 400
 
 
 def test_a_delete_while_the_filter_is_made(pair: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,14 @@ def test_a_damaged_root_is_refused(at: int, byte: int, complaint: str) -> None:
         ScalingRecord.parse(bytes(data))
 
 
+@for_each("length", [77, 87, 89, 109])
+def test_a_root_of_another_length_is_refused(length: int) -> None:
+    """It is short of a field, or of a part of a time."""
+    data = replace(scaling(), newest=2, began=(1, 2, 3)).pack()
+    with pytest.raises(ValueError, match=f"{length} bytes"):
+        ScalingRecord.parse(data[:length])
+
+
 def test_a_capacity_that_no_layer_was_made_for() -> None:
     """A record whose first layer is not as large as its capacity says was damaged, or made up."""
     data = bytearray(replace(scaling(), began=(1,)).pack())
