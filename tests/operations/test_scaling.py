@@ -350,6 +350,7 @@ def adds_half(url: str, every: Sequence[str], worker: int) -> list[bool]:
 
 
 @pytest.mark.parametrize(("count", "most"), [short(20_000, 45), long(1_000_000, 1000)])
+@pytest.mark.timeout(1200)  # a million items, beside other tests
 def test_many_items_from_four_processes(any_server: Server, count: int, most: int) -> None:
     """From a capacity of 1,000: one winner each, the layers that were computed, the rate and the memory.
 

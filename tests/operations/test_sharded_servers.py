@@ -31,11 +31,10 @@ from tests.support.values import for_each
 
 
 @pytest.fixture
-def pair(client: redis.Redis) -> Iterator[list[Any]]:
-    """Clients of two independent servers."""
-    with ExitStack() as stack:
-        second = stack.enter_context(running(binaries()["valkey-9"]))
-        yield [client, stack.enter_context(second.client())]
+def pair(server: Server) -> Iterator[list[Any]]:
+    """Clients of two independent servers, both of them real."""
+    with server.client() as first, running(binaries()["valkey-9"]) as other, other.client() as second:
+        yield [first, second]
 
 
 def test_a_filter_on_several_servers_pickles(pair: list[Any]) -> None:

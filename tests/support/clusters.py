@@ -226,8 +226,19 @@ class Cluster:
 
     @staticmethod
     def _move(source: Node, to: Node, keys: list[bytes]) -> None:
+        """Move keys, once the target does not say any more that the cluster is down."""
+
+        def is_done() -> bool:
+            try:
+                source.ask("MIGRATE", "127.0.0.1", to.port, "", 0, 20_000, "KEYS", *keys)
+            except redis.ResponseError as error:
+                if "CLUSTERDOWN" not in str(error):
+                    raise
+                return False
+            return True
+
         if keys:
-            source.ask("MIGRATE", "127.0.0.1", to.port, "", 0, 20_000, "KEYS", *keys)
+            wait_until("the target takes keys", is_done)
 
     def fail_over(self, primary: Node) -> Node:
         """Let a replica of a primary take over, by hand; return it."""
