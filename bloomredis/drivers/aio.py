@@ -80,9 +80,11 @@ async def drive(
                 reply = await heeded(execute(client, step))
             except Exception as error:
                 if meter is not None:
-                    meter.fail(error)
+                    meter.hear(error)
                 step = operation.throw(error)
             else:
+                if meter is not None:
+                    meter.hear(reply)
                 step = operation.send(reply)
     except StopIteration as end:
         answer: T = end.value
@@ -145,16 +147,48 @@ class Batches:
         return answers
 
 
-async def _execute(client: AsyncClient, step: steps.Step) -> Any:
-    if isinstance(step, steps.Here):
-        return await _here(step)
-    if isinstance(step, steps.Concurrent):
-        return await _at_once([_execute(client, each) for each in step.steps])
-    if isinstance(step, steps.OnServer):
-        return await _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
+async def _execute(client: Any, step: steps.Step) -> Any:
+    if isinstance(step, steps.Call):
+        return await _make(_at(client, step.server) if step.server else client, step)
+    if isinstance(step, steps.Many):
+        return await _make_all(client, step.calls)
+    return await _here(step)
+
+
+async def _make(client: AsyncClient, call: steps.Call) -> Any:
+    """Make a call on the server or the cluster of a client."""
     if cluster.is_cluster(type(client)):
-        return await drive(client, cluster.run(client, step), _act)
-    return await _send(client, step)
+        return await drive(client, cluster.make(client, call), _act)
+    return await send(client, call.commands[0] if call.is_single else call.commands)
+
+
+async def _make_all(client: Any, calls: Sequence[steps.Call]) -> list[Any]:
+    """Make calls, on several servers at once; return the answer to each, or its error."""
+    groups, answers = steps.by_server(calls), [None] * len(calls)
+    outcomes = await _at_once(
+        [_together(_at(client, to), [calls[i] for i in own]) for to, own in groups.items()]
+    )
+    for own, outcome in zip(groups.values(), outcomes, strict=True):
+        each = [outcome] * len(own) if isinstance(outcome, Exception) else outcome
+        for i, answer in zip(own, each, strict=True):
+            answers[i] = answer
+    return answers
+
+
+async def _together(client: AsyncClient, calls: Sequence[steps.Call]) -> list[Any]:
+    """Make calls on one server or cluster in one round trip."""
+    if len(calls) == 1:
+        return [await _make(client, calls[0])]
+    if cluster.is_cluster(type(client)):
+        return await drive(client, cluster.run(client, calls), _act)
+    return steps.parted(calls, await send(client, steps.joined(calls)))
+
+
+def _at(client: Any, server: tuple[int, ...]) -> Any:
+    """Return the client of a call's server."""
+    for index in server:
+        client = client[index]
+    return client
 
 
 async def _here(step: steps.Here) -> Any:
@@ -169,19 +203,12 @@ async def _here(step: steps.Here) -> Any:
     return batch
 
 
-async def _send(client: AsyncClient, step: Any) -> Any:
-    """Send a step to the one server of a client."""
-    if isinstance(step, steps.Pipelined):
-        together = [each for one in step.steps for each in steps.commands_of(one)]
-        return steps.regrouped(step.steps, await _send(client, together))
-    if isinstance(step, steps.ReadOnly):
-        step = step.command
-    elif isinstance(step, steps.AtMostOnce):
-        step = step.step
-    return await send(client, step)
-
-
 async def _at_once(calls: Sequence[Awaitable[Any]]) -> list[Any]:
+    if len(calls) == 1:  # without a task
+        try:
+            return [await heeded(calls[0])]
+        except Exception as error:
+            return [error]
     replies = await asyncio.gather(*calls, return_exceptions=True)
     for reply in replies:
         if isinstance(reply, BaseException) and not isinstance(reply, Exception):

@@ -62,7 +62,7 @@ class Bound(Generic[C]):
         self._others = Others[Self]()
         self._address = client if is_address(client) else None
         if self._address is None:
-            self._client = cast("C", client)  # of several servers a sequence: `OnServer` names one
+            self._client = cast("C", client)  # of several servers a sequence: `Call.server` names one
             self._bind()
         observing.watch(self)
 

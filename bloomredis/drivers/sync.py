@@ -51,9 +51,11 @@ def drive(
                 reply = execute(client, step)
             except Exception as error:
                 if meter is not None:
-                    meter.fail(error)
+                    meter.hear(error)
                 step = operation.throw(error)
             else:
+                if meter is not None:
+                    meter.hear(reply)
                 step = operation.send(reply)
     except StopIteration as end:
         answer: T = end.value
@@ -115,16 +117,48 @@ class Batches:
         return answers
 
 
-def _execute(client: SyncClient, step: steps.Step) -> Any:
-    if isinstance(step, steps.Here):
-        return _here(step)
-    if isinstance(step, steps.Concurrent):
-        return _at_once([partial(_execute, client, each) for each in step.steps])
-    if isinstance(step, steps.OnServer):
-        return _execute(client[step.server], step.step)  # type: ignore[index]  # one of several
+def _execute(client: Any, step: steps.Step) -> Any:
+    if isinstance(step, steps.Call):
+        return _make(_at(client, step.server) if step.server else client, step)
+    if isinstance(step, steps.Many):
+        return _make_all(client, step.calls)
+    return _here(step)
+
+
+def _make(client: SyncClient, call: steps.Call) -> Any:
+    """Make a call on the server or the cluster of a client."""
     if cluster.is_cluster(type(client)):
-        return drive(client, cluster.run(client, step), _act)
-    return _send(client, step)
+        return drive(client, cluster.make(client, call), _act)
+    return send(client, call.commands[0] if call.is_single else call.commands)
+
+
+def _make_all(client: Any, calls: Sequence[steps.Call]) -> list[Any]:
+    """Make calls, on several servers at once; return the answer to each, or its error."""
+    groups, answers = steps.by_server(calls), [None] * len(calls)
+    outcomes = _at_once(
+        [partial(_together, _at(client, to), [calls[i] for i in own]) for to, own in groups.items()]
+    )
+    for own, outcome in zip(groups.values(), outcomes, strict=True):
+        each = [outcome] * len(own) if isinstance(outcome, Exception) else outcome
+        for i, answer in zip(own, each, strict=True):
+            answers[i] = answer
+    return answers
+
+
+def _together(client: SyncClient, calls: Sequence[steps.Call]) -> list[Any]:
+    """Make calls on one server or cluster in one round trip."""
+    if len(calls) == 1:
+        return [_make(client, calls[0])]
+    if cluster.is_cluster(type(client)):
+        return drive(client, cluster.run(client, calls), _act)
+    return steps.parted(calls, send(client, steps.joined(calls)))
+
+
+def _at(client: Any, server: tuple[int, ...]) -> Any:
+    """Return the client of a call's server."""
+    for index in server:
+        client = client[index]
+    return client
 
 
 def _here(step: steps.Here) -> Any:
@@ -138,18 +172,6 @@ def _here(step: steps.Here) -> Any:
     return batch
 
 
-def _send(client: SyncClient, step: Any) -> Any:
-    """Send a step to the one server of a client."""
-    if isinstance(step, steps.Pipelined):
-        together = [each for one in step.steps for each in steps.commands_of(one)]
-        return steps.regrouped(step.steps, _send(client, together))
-    if isinstance(step, steps.ReadOnly):
-        step = step.command
-    elif isinstance(step, steps.AtMostOnce):
-        step = step.step
-    return send(client, step)
-
-
 def _at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Make the first call here and the others in threads, or here if no thread is free by then."""
 
@@ -159,6 +181,8 @@ def _at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         except Exception as error:
             return error
 
+    if len(calls) == 1:
+        return [outcome(calls[0])]
     threads = _pool.threads()
     others = [threads.submit(outcome, call) for call in calls[1:]]
     try:
@@ -197,7 +221,7 @@ def _act(client: Any, act: cluster.Act) -> Any:
         connect = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
         if len(act.commands) == 1:
             return [send(connect(act.node), act.commands[0])]
-        return _execute(connect(act.node), act.commands)
+        return send(connect(act.node), act.commands)
     if isinstance(act, cluster.SendAll):
         return _at_once([partial(_act, client, send) for send in act.sends])
     if isinstance(act, steps.Sleep):

@@ -31,7 +31,7 @@ from bloomredis.operations.membership import Membership
 from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.protocol import scripts
 from bloomredis.protocol.replies import outcome_matters
-from bloomredis.protocol.steps import Compute, NextBatch, Op
+from bloomredis.protocol.steps import Compute, Next, Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
 
@@ -184,7 +184,7 @@ def load(
     batches = Load(stored.segmented(handle), encoder)
     done = 0
     while True:
-        batch = yield NextBatch(source, batches.take)
+        batch = yield Next(source, batches.take)
         if batches.items and (batches.is_full or not batch):
             before, done = done, done + batches.items
             with counted(before), outcome_matters(stored.name):

@@ -9,7 +9,7 @@ from bloomredis.bits.encoding import Encoder, RowError
 from bloomredis.operations.loading import counted
 from bloomredis.protocol import scripts
 from bloomredis.protocol.replies import outcome_matters
-from bloomredis.protocol.steps import NextBatch, Op
+from bloomredis.protocol.steps import Next, Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Handle
 
@@ -41,7 +41,7 @@ def load_items(
     :param source: an iterator of batches.
     """
     rows = _Rows(encoder)
-    while (yield NextBatch(source, rows.take)):
+    while (yield Next(source, rows.take)):
         with counted(rows.done), outcome_matters(stored.name):
             yield from _send(stored, rows.encoded)
         rows.done += len(rows.encoded)

@@ -17,7 +17,7 @@ from bloomredis.protocol import clock
 from bloomredis.protocol.gather import gather, through, unless_failed
 from bloomredis.protocol.replies import PASSING, is_unsent
 from bloomredis.protocol.resending import pauses
-from bloomredis.protocol.steps import Concurrent, Op, Sleep, Step
+from bloomredis.protocol.steps import Many, Op, Sleep, Step
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ _log = logging.getLogger("bloomredis")
 
 def with_connection(operation: Op[T]) -> Op[T]:
     """Run an operation whose steps wait where the client's pool has no connection left for them."""
-    return through(operation, lambda step: _all_sent(step) if isinstance(step, Concurrent) else _sent(step))
+    return through(operation, lambda step: _all_sent(step) if isinstance(step, Many) else _sent(step))
 
 
 def _sent(step: Step) -> Op[Any]:
@@ -51,12 +51,18 @@ def _sent(step: Step) -> Op[Any]:
         yield Sleep(pause)
 
 
-def _all_sent(step: Concurrent) -> Op[list[Any]]:
-    """Execute steps for several servers, and those again that had no connection."""
+def _all_sent(step: Many) -> Op[list[Any]]:
+    """Make calls, and those again that had no connection."""
+    until, waits = clock.now() + CONNECTION_SECONDS, pauses(_POLLED)
     outcomes = list((yield step))
-    for i, outcome in enumerate(outcomes):
-        if isinstance(outcome, Exception) and is_unsent(outcome):
-            (outcomes[i],) = yield from gather([_sent(step.steps[i])])
+    while unsent := [i for i, each in enumerate(outcomes) if isinstance(each, Exception) and is_unsent(each)]:
+        pause = next(waits)
+        if clock.now() + pause > until:
+            break
+        yield Sleep(pause)
+        again = yield Many([step.calls[i] for i in unsent])
+        for i, outcome in zip(unsent, again, strict=True):
+            outcomes[i] = outcome
     return outcomes
 
 

@@ -24,7 +24,7 @@ from bloomredis.operations.pipelines import AnyPipeline, Queueing
 from bloomredis.operations.verbs import Codec, Keep, Verbs
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.steps import NextBatch, Op
+from bloomredis.protocol.steps import Next, Op
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -247,7 +247,7 @@ class RoutedOperations(Verbs):
     def load(self, source: Any, progress: Callable[[int], object] | None = None) -> Op[int]:
         """Add items as fast as possible, without an answer for each; return how many were read."""
         done = 0
-        while batch := (yield NextBatch(source)):
+        while batch := (yield Next(source)):
             yield from self._ready_anew()
             with rows_from(done):
                 encoded = self.codec.encode_all(batch)

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 from bloomredis.errors import BloomError
 from bloomredis.operations.files import Reader, Writer
 from bloomredis.protocol.gather import through
-from bloomredis.protocol.steps import Compute, OnServer, Op, Step
+from bloomredis.protocol.steps import Call, Compute, Many, Op, Step
 from bloomredis.stored import encoding, mergeable, reading, restoring
 from bloomredis.stored.base import Stored
 from bloomredis.stored.restore import PIECE_BYTES
@@ -101,7 +101,7 @@ def within(side: int | None, operation: Op[T]) -> Op[T]:
         return (yield from operation)
 
     def sent(step: Step) -> Op[Any]:
-        return (yield OnServer(side, step))
+        return (yield step.to(side) if isinstance(step, Call | Many) else step)
 
     return (yield from through(operation, sent))
 

@@ -22,7 +22,7 @@ from bloomredis.operations.transfer import Progress
 from bloomredis.protocol import scripts
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import outcome_matters
-from bloomredis.protocol.steps import NextBatch, Op
+from bloomredis.protocol.steps import Next, Op
 from bloomredis.stored import mergeable
 from bloomredis.stored.base import Arguments, Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
@@ -157,7 +157,7 @@ def _way(stored: Stored, handle: Handle, source: Source, part: Part) -> Callable
 
 def _by_client(send: Callable[[Arguments], Op[bytes]], pieces: Any, run: range) -> Op[int]:
     """OR the next pieces; return how many bits are new."""
-    read: Sequence[bytes] = yield NextBatch(pieces)
+    read: Sequence[bytes] = yield Next(pieces)
     some = [(first, piece) for first, piece in zip(run, read, strict=True) if piece.strip(b"\0")]
     before = unless_failed((yield from gather(map(send, some))))
     return sum(map(_new_bits, before, (piece for _, piece in some)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.protocol.replies import raise_explained
-from bloomredis.protocol.steps import Command, Op
+from bloomredis.protocol.steps import Call, Command, Op
 from bloomredis.stored.header import IDENTITY_BYTES
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class UsualReading(UsualTest):
     def operation(self) -> Op[bool]:
         """Return the operation whose first step is the commands; after them it calls the script."""
         try:
-            replies = yield self.command
+            replies = yield Call(self.command, is_single=False)
         except Exception as error:
             raise_explained(error)
         found = self.answer(replies)

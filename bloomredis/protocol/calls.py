@@ -9,7 +9,7 @@ from typing import Any, Final
 from bloomredis.protocol.forms import checked
 from bloomredis.protocol.replies import Unconfirmed, raise_explained
 from bloomredis.protocol.scripts import Script, load
-from bloomredis.protocol.steps import AtMostOnce, Command, Op, ReadOnly
+from bloomredis.protocol.steps import Call, Command, Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def call(
         try:
             command = ("EVALSHA", script.sha, *tail)
             if reads:
-                reply = yield ReadOnly(command, script.text)
+                reply = yield Call([command], text=script.text)
             else:
                 reply = yield from _sent(command, wait, again=again)
         except Exception as error:
@@ -69,7 +69,7 @@ def call(
 def send(commands: Command | list[Command]) -> Op[Any]:
     """Send commands that may be sent again; raise the first error that stands among the replies."""
     try:
-        reply = yield commands
+        reply = yield Call(commands, is_single=False) if isinstance(commands, list) else Call([commands])
     except Exception as error:
         raise_explained(error)
     if not isinstance(commands, list):
@@ -83,7 +83,7 @@ def send(commands: Command | list[Command]) -> Op[Any]:
 def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:
     if wait is not None:
         return (yield from _confirmed(command, wait, again=again))
-    return (yield command if again else AtMostOnce(command))
+    return (yield Call([command], again=again))
 
 
 def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
@@ -92,7 +92,7 @@ def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
     if wait.touched is not None:
         touch = ("SET", wait.touched, b"", "PX", wait.milliseconds)
     commands: list[Command] = [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
-    reply, touched, replicas = yield commands if again else AtMostOnce(commands)
+    reply, touched, replicas = yield Call(commands, is_single=False, again=again)
     if isinstance(reply, Exception):
         raise reply
     for result in (touched, replicas):

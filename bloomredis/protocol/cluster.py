@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from bloomredis.protocol.replies import is_no_reply, word_of
 from bloomredis.protocol.resending import Attempts, may_repeat, owner_in_doubt
-from bloomredis.protocol.steps import AtMostOnce, Command, Pipelined, ReadOnly, Sleep, commands_of, regrouped
+from bloomredis.protocol.steps import Call, Command, Sleep, joined, parted
 
 T = TypeVar("T")
 
@@ -111,48 +111,54 @@ def probe(client: Any, act: RefreshSlot) -> Command | None:
     return ("SETRANGE", act.key, 0, b"")
 
 
-def run(client: Any, step: Any) -> Acts[Any]:
-    """Execute a step on a cluster."""
-    if isinstance(step, Pipelined):
-        return _pipelined(client, step.steps)
-    if isinstance(step, ReadOnly):
-        return _read(client, step)
-    if isinstance(step, AtMostOnce):
-        return _send(step.step, again=False)
-    return _send(step, again=True)
+def run(client: Any, calls: Sequence[Call]) -> Acts[list[Any]]:
+    """Make independent calls: one pipeline a node, all nodes at once; return each answer or error.
 
-
-def _pipelined(client: Any, steps: Sequence[Any]) -> Acts[list[Any]]:
-    """Execute independent steps: one pipeline a node, all nodes at once; errors come as values.
-
-    Steps that were not executed, or may be repeated, are then executed one by one.
+    Calls that were not executed, or may be repeated, are then made one by one.
     """
-    groups, single = yield from _by_node(client, steps)
-    sends = [Send(node, [one for i in group for one in commands_of(steps[i])]) for node, group in groups]
+    groups, single = yield from _by_node(client, calls)
+    sends = [Send(node, joined(calls[i] for i in group)) for node, group in groups]
     outcomes = (yield SendAll(sends)) if sends else []
-    answers: list[Any] = [None] * len(steps)
+    answers: list[Any] = [None] * len(calls)
     for (_, group), replies in zip(groups, outcomes, strict=True):
-        own = [steps[i] for i in group]
-        each = [replies] * len(own) if isinstance(replies, Exception) else regrouped(own, replies)
+        own = [calls[i] for i in group]
+        each = [replies] * len(own) if isinstance(replies, Exception) else parted(own, replies)
         for i, answer in zip(group, each, strict=True):
             answers[i] = answer
             first = answer[0] if isinstance(answer, list) else answer
-            if isinstance(first, Exception) and may_repeat(steps[i], first):
+            if isinstance(first, Exception) and may_repeat(calls[i], first):
                 single.append(i)
     for i in single:
         try:
-            answers[i] = yield from run(client, steps[i])
+            answers[i] = yield from make(client, calls[i])
         except Exception as error:
             answers[i] = error
     return answers
 
 
-def _by_node(client: Any, steps: Sequence[Any]) -> Acts[tuple[list[tuple[Any, list[int]]], list[int]]]:
-    """Return the nodes with the indices of their steps, and the indices of steps without a single node."""
+def make(client: Any, call: Call) -> Acts[Any]:
+    """Make one call."""
+    if call.text:
+        return (yield from _read(client, call))
+    if call.is_single:
+        return (yield from _deliver(call.commands, again=call.again))[0]
+    if call.commands[-1][0] == "WAIT":
+        return (yield from _deliver(call.commands, again=call.again))
+    replies: list[Any] = []
+    for command in call.commands:
+        try:
+            replies += yield from _deliver([command], again=call.again)
+        except Exception as error:
+            replies.append(error)
+    return replies
+
+
+def _by_node(client: Any, calls: Sequence[Call]) -> Acts[tuple[list[tuple[Any, list[int]]], list[int]]]:
+    """Return the nodes with the indices of their calls, and the indices of calls without a single node."""
     groups: dict[str, tuple[Any, list[int]]] = {}
     single: list[int] = []
-    for i, step in enumerate(steps):
-        node = yield from _node_of(client, step)
+    for i, call in enumerate(calls):
+        node = yield from _node_of(client, call)
         if node is None:
             single.append(i)
         else:
@@ -160,14 +166,13 @@ def _by_node(client: Any, steps: Sequence[Any]) -> Acts[tuple[list[tuple[Any, li
     return list(groups.values()), single
 
 
-def _node_of(client: Any, step: Any) -> Acts[Any]:
-    """Return the node that owns a step's key; None for a step that must be executed by itself."""
-    commands = commands_of(step)
-    if len(commands) > 1 and commands[-1][0] != "WAIT":
+def _node_of(client: Any, call: Call) -> Acts[Any]:
+    """Return the node that owns a call's key; None for one that must be made by itself."""
+    if len(call.commands) > 1 and call.commands[-1][0] != "WAIT":
         return None  # each command may have its own node
     try:
-        key = _key(commands[0])
-        by_replica = isinstance(step, ReadOnly) and client not in _without_read_only
+        key = _key(call.commands[0])
+        by_replica = call.text and client not in _without_read_only
         if by_replica and (yield Reader(key)) is not None:
             return None
         return (yield Owner(key))
@@ -175,27 +180,13 @@ def _node_of(client: Any, step: Any) -> Acts[Any]:
         return None
 
 
-def _send(step: Command | list[Command], *, again: bool) -> Acts[Any]:
-    if not isinstance(step, list):
-        return (yield from _deliver([step], again=again))[0]
-    if step[-1][0] == "WAIT":
-        return (yield from _deliver(step, again=again))
-    replies: list[Any] = []
-    for command in step:
-        try:
-            replies += yield from _deliver([command], again=again)
-        except Exception as error:
-            replies.append(error)
-    return replies
-
-
-def _read(client: Any, step: ReadOnly) -> Acts[Any]:
+def _read(client: Any, call: Call) -> Acts[Any]:
     """Run a read-only script on the node that the client reads from.
 
     A replica may lag behind and does not know which keys have migrated: its answers are used, but after a
     refusal the primary is asked.
     """
-    (_, sha, *tail), text = step
+    (_, sha, *tail), text = call.commands[0], call.text
     node = None
     try:
         node = None if client in _without_read_only else (yield Reader(tail[1]))
@@ -212,7 +203,7 @@ def _read(client: Any, step: ReadOnly) -> Acts[Any]:
         elif is_no_reply(error):
             with suppress(Exception):  # the primary is asked next
                 yield RefreshMap()
-    return (yield from _deliver([step.command], again=True))[0]
+    return (yield from _deliver(call.commands, again=True))[0]
 
 
 def _deliver(commands: list[Command], *, again: bool) -> Acts[list[Any]]:

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from bloomredis.protocol.steps import Concurrent, OnServer, Op, Pipelined, Step
+from bloomredis.protocol.steps import Call, Here, Many, Op, Step
 
 T = TypeVar("T")
 
@@ -21,7 +21,9 @@ def at(server: int | None, operation: Op[T]) -> Op[T]:
         return (yield from operation)
 
     def sent(step: Step) -> Op[Any]:
-        return (yield step if isinstance(step, OnServer | Concurrent) else OnServer(server, step))
+        if isinstance(step, Many):
+            return (yield Many([call if call.server else call.to(server) for call in step.calls]))
+        return (yield step.to(server) if isinstance(step, Call) and not step.server else step)
 
     return (yield from through(operation, sent))
 
@@ -82,45 +84,24 @@ def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | 
 
 
 def _exchanged(steps: Sequence[Step]) -> Op[list[Any]]:
-    """Execute steps in one round trip; return the reply or the error of each."""
-    replies: list[Any] = [None] * len(steps)
-    groups: dict[int | None, list[tuple[int, Any]]] = {}
-    for i, step in enumerate(steps):
-        if len(steps) == 1 or isinstance(step, Concurrent):
-            replies[i] = yield from _caught(step)
+    """Execute steps in one round trip; return the answer to each, or its error."""
+    if len(steps) == 1:
+        return [(yield from _caught(steps[0]))]
+    calls = [call for step in steps for call in _calls(step)]
+    rest = iter((yield Many(calls)) if calls else ())
+    replies: list[Any] = []
+    for step in steps:
+        if isinstance(step, Here):
+            replies.append((yield from _caught(step)))
         else:
-            server, inner = step if isinstance(step, OnServer) else (None, step)
-            groups.setdefault(server, []).append((i, inner))
-    merged = [_merged(server, [inner for _, inner in group]) for server, group in groups.items()]
-    outcomes = [(yield from _caught(merged[0]))] if len(merged) == 1 else []
-    if len(merged) > 1:
-        outcomes = yield Concurrent(merged)
-    for group, reply in zip(groups.values(), outcomes, strict=True):
-        own = _parted([inner for _, inner in group], reply)
-        for (i, _), part in zip(group, own, strict=True):
-            replies[i] = part
+            replies.append(next(rest) if isinstance(step, Call) else list(islice(rest, len(step.calls))))
     return replies
 
 
-def _merged(server: int | None, steps: Sequence[Any]) -> Step:
-    """Return one step in place of several for one server."""
-    step = steps[0] if len(steps) == 1 else Pipelined([one for each in steps for one in _single(each)])
-    return step if server is None else OnServer(server, step)
-
-
-def _parted(steps: Sequence[Any], reply: Any) -> Iterable[Any]:
-    """Return the reply to each of the steps that were merged."""
-    if len(steps) == 1 or isinstance(reply, Exception):
-        return [reply] * len(steps)
-    rest = iter(reply)
-    return [
-        list(islice(rest, len(_single(each)))) if isinstance(each, Pipelined) else next(rest)
-        for each in steps
-    ]
-
-
-def _single(step: Any) -> Sequence[Any]:
-    return step.steps if isinstance(step, Pipelined) else [step]
+def _calls(step: Step) -> Sequence[Call]:
+    if isinstance(step, Many):
+        return step.calls
+    return [step] if isinstance(step, Call) else ()
 
 
 def _caught(step: Step) -> Op[Any]:

@@ -42,9 +42,10 @@ class Meter:
             self.resends += self._failed
             self._failed = False
 
-    def fail(self, error: Exception) -> None:
-        """Note that it had no reply."""
-        self._failed = is_no_reply(error)
+    def hear(self, answer: Any) -> None:
+        """Note the answer to it, or the error in its place: one of several calls may have had no reply."""
+        each = answer if isinstance(answer, list) else [answer]
+        self._failed = any(isinstance(one, Exception) and is_no_reply(one) for one in each)
 
 
 class _OfThread(threading.local):

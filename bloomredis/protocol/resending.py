@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from bloomredis.protocol.replies import is_no_reply, word_of
-from bloomredis.protocol.steps import AtMostOnce
+from bloomredis.protocol.steps import Call
 
 PATIENCE: Final = 30.0
 """Seconds for which a call is sent again while its slot migrates.
@@ -32,10 +32,10 @@ def owner_in_doubt(error: Exception) -> bool:
     return word in _NOT_HERE or (not word and is_no_reply(error))
 
 
-def may_repeat(step: Any, error: Exception) -> bool:
-    """Return True if a step that failed was certainly not executed, or is safe to execute twice."""
+def may_repeat(call: Call, error: Exception) -> bool:
+    """Return True if a call that failed was certainly not executed, or is safe to execute twice."""
     word = word_of(error)
-    return word in _NOT_HERE or word in _NOT_NOW or (is_no_reply(error) and not isinstance(step, AtMostOnce))
+    return word in _NOT_HERE or word in _NOT_NOW or (is_no_reply(error) and call.again)
 
 
 class Attempts:

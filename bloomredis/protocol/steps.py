@@ -1,8 +1,9 @@
-"""Steps: the commands that operations yield and drivers execute."""
+"""Steps: what operations yield and drivers execute."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,39 +12,39 @@ T = TypeVar("T")
 Command = tuple[str | bytes | int, ...]
 
 
-class OnServer(NamedTuple):
-    """A step for one of several servers, given by index."""
+@dataclass(slots=True)
+class Call:
+    """Commands for one server, sent together over one connection.
 
-    server: int
-    step: Any  # a Step
+    :ivar is_single: the answer is the reply to the only command, whose error is thrown into the operation;
+        otherwise it is a list, in which errors are values.
+    :ivar text: that of a read-only script, which a replica may execute; empty for all other calls.
+    :ivar again: it may be sent again where it is not known whether it was executed.
+    :ivar server: the way to its server: an index among several filters, one among several servers.
+    """
 
+    commands: list[Command]
+    is_single: bool = True
+    text: str = ""
+    again: bool = True
+    server: tuple[int, ...] = ()
 
-class Concurrent(NamedTuple):
-    """Steps for different servers, executed concurrently; errors come as values."""
-
-    steps: Sequence[Any]  # Steps
-
-
-class Pipelined(NamedTuple):
-    """Independent steps for one server or cluster, pipelined; errors come as values."""
-
-    steps: Sequence[Any]  # Steps
-
-
-class ReadOnly(NamedTuple):
-    """A read-only script, by SHA and by text: a replica may answer."""
-
-    command: Command
-    text: str
+    def to(self, server: int) -> Call:
+        """Return the same call for one of several servers, or of several filters' servers."""
+        return Call(self.commands, self.is_single, self.text, self.again, (server, *self.server))
 
 
-class AtMostOnce(NamedTuple):
-    """A step that is not idempotent: never retried once sent."""
+class Many(NamedTuple):
+    """Calls that are independent of each other, made together; each is answered by its reply or its error."""
 
-    step: Any  # a Command, or several
+    calls: Sequence[Call]
+
+    def to(self, server: int) -> Many:
+        """Return the same calls for one of several servers, or of several filters' servers."""
+        return Many([call.to(server) for call in self.calls])
 
 
-class NextBatch(NamedTuple):
+class Next(NamedTuple):
     """The next batch of the caller's items, None after the last; given to `take`, which may take long."""
 
     source: Any  # an iterator, or with an asyncio driver also an async iterator
@@ -62,32 +63,31 @@ class Sleep(NamedTuple):
     seconds: float
 
 
-Here = NextBatch | Compute | Sleep
+Here = Next | Compute | Sleep
 """A step that is for no server."""
 
-Step = Command | list[Command] | OnServer | Concurrent | Pipelined | ReadOnly | AtMostOnce | Here
-"""A command, whose error is thrown into the operation; a list of commands for one connection in one round
-trip, whose errors come as values; or one of the classes above."""
+Step = Call | Many | Here
+"""One of the classes above."""
 
 Op = Generator[Step, Any, T]
 """An operation that yields steps and returns a T."""
 
 
-def commands_of(step: Any) -> list[Command]:
-    """Return the commands of a step for one server."""
-    if isinstance(step, ReadOnly):
-        return [step.command]
-    if isinstance(step, AtMostOnce):
-        return commands_of(step.step)
-    return step if isinstance(step, list) else [step]
+def by_server(calls: Sequence[Call]) -> dict[tuple[int, ...], list[int]]:
+    """Return the indexes of the calls for each server."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for i, call in enumerate(calls):
+        groups.setdefault(call.server, []).append(i)
+    return groups
 
 
-def regrouped(steps: Sequence[Any], replies: Iterable[Any]) -> list[Any]:
-    """Return the result of each step, given the replies to all their commands in order."""
+def joined(calls: Iterable[Call]) -> list[Command]:
+    """Return the commands of calls that are sent together."""
+    return [command for call in calls for command in call.commands]
+
+
+def parted(calls: Iterable[Call], replies: Iterable[Any]) -> list[Any]:
+    """Return the answer to each call, given the replies to all their commands in order."""
     rest = iter(replies)
-    answers = []
-    for step in steps:
-        own = list(islice(rest, len(commands_of(step))))
-        plain = step.step if isinstance(step, AtMostOnce) else step
-        answers.append(own if isinstance(plain, list) else own[0])
-    return answers
+    own = [(call, list(islice(rest, len(call.commands)))) for call in calls]
+    return [answers[0] if call.is_single else answers for call, answers in own]

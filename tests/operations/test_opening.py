@@ -20,7 +20,6 @@ from bloomredis.drivers.sync import drive
 from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.plain import PlainOperations
 from bloomredis.operations.scaling import ScalingOperations
-from bloomredis.protocol.steps import commands_of
 
 KINDS: Final[dict[str, Callable[..., Any]]] = {
     "plain": PlainOperations,
@@ -64,7 +63,7 @@ class UnderWay:
 
     def execute(self) -> UnderWay:
         """Let the server execute the next step."""
-        (command,) = commands_of(self._step)
+        (command,) = self._step.commands
         self._reply = self._client.execute_command(*command)
         return self
 

@@ -115,9 +115,9 @@ def test_a_shard_that_was_made_and_not_recorded_is_taken(any_server: Server) -> 
         operations: Any = f._operations
         opening = operations.stored.shard(number).open()
         step = next(opening)
-        while not (step[3] == b"seen" and step[6]):  # until it would record
+        while not ((command := step.commands[0])[3] == b"seen" and command[6]):  # until it would record
             try:
-                reply = client.execute_command(*step)
+                reply = client.execute_command(*command)
             except redis.exceptions.NoScriptError as error:
                 step = opening.throw(error)
             else:

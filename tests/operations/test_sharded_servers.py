@@ -204,14 +204,14 @@ def dies(pair: list[Any], at: Callable[[int, Any], bool]) -> None:
     maker: Any = ShardedBloomFilter(pair, "seen", **OPTIONS)
     stored: Any = maker._operations.stored
     making = stored.open()
-    place, command = next(making)
-    while not at(place, command):
+    call = next(making)
+    while not at(place := call.server[0], command := call.commands[0]):
         try:
             reply = pair[place].execute_command(*command)
         except redis.ResponseError as error:
-            place, command = making.throw(error)
+            call = making.throw(error)
         else:
-            place, command = making.send(reply)
+            call = making.send(reply)
     making.close()
 
 

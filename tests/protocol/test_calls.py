@@ -12,7 +12,7 @@ from bloomredis.bits import limits
 from bloomredis.errors import ConnectionFailedError
 from bloomredis.operations.plain import PlainOperations
 from bloomredis.protocol import calls, gather, replies, scripts, steps
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.steps import Call, Many, Op
 from bloomredis.stored.base import PROBES_A_CALL
 from bloomredis.stored.header import Header
 from tests.support.values import for_each
@@ -44,14 +44,14 @@ def test_a_known_script_is_one_round_trip() -> None:
     """EVALSHA, and the answer."""
     answer, sent = play(calls.call(ADD, [b"k"], [b"a"]), [b"1"])
     assert answer == b"1"
-    assert sent == [("EVALSHA", ADD.sha, b"1", b"k", b"a")]
+    assert sent == [Call([("EVALSHA", ADD.sha, b"1", b"k", b"a")])]
 
 
 def test_an_unknown_script_is_taught_by_the_call_itself() -> None:
     """After NOSCRIPT the same call goes out as EVAL: one more round trip, no other."""
     answer, sent = play(calls.call(ADD, [b"k"], [b"a"]), [redis.exceptions.NoScriptError("x"), b"1"])
     assert answer == b"1"
-    assert sent[1:] == [("EVAL", ADD.text, b"1", b"k", b"a")]
+    assert sent[1:] == [Call([("EVAL", ADD.text, b"1", b"k", b"a")])]
 
 
 def test_the_clients_own_errors_pass_through() -> None:
@@ -93,7 +93,7 @@ def test_a_batch_is_cut_into_short_scripts() -> None:
     replies = [RESERVED, b"1" * per_call, b"0" * per_call, b"1" * 10]
     answer, sent = play(operations.add_many(range(2 * per_call + 10)), replies)
     assert answer == [True] * per_call + [False] * per_call + [True] * 10
-    assert [_length(command[6]) // 28 for command in sent[1:]] == [
+    assert [_length(step.commands[0][6]) // 28 for step in sent[1:]] == [
         per_call,
         per_call,
         10,
@@ -131,67 +131,65 @@ def test_a_corrupted_header_is_a_mismatch(reply: list[Any]) -> None:
 # -- side by side
 
 
-def asking(*commands: Any) -> Op[Any]:
+def asking(*asked: Call) -> Op[Any]:
     """Ask for one thing after another, and answer with what was told."""
     told = []
-    for command in commands:
+    for call in asked:
         try:
-            told.append((yield command))
+            told.append((yield call))
         except redis.ConnectionError:
             told.append("no answer")
     return told
 
 
-A, B, C = ("GET", "a"), ("GET", "b"), ("GET", "c")
+A, B, C = (Call([("GET", name)]) for name in "abc")
+BOTH = Call([("GET", "a"), ("GET", "c")], is_single=False)
 
 
 def test_what_is_asked_for_together_travels_together() -> None:
-    """Commands and lists become one step; a last one alone stays alone."""
-    answers, sent = play(gather.gather([asking(A, B), asking([A, C]), asking(C)]), [[1, [2, 3], 4], "the b"])
-    assert sent == [steps.Pipelined([A, [A, C], C]), B]
+    """Calls of one command and of several become one step; a last one alone stays alone."""
+    answers, sent = play(gather.gather([asking(A, B), asking(BOTH), asking(C)]), [[1, [2, 3], 4], "the b"])
+    assert sent == [Many([A, BOTH, C]), B]
     assert answers == [[1, "the b"], [[2, 3]], [4]]
 
 
 def test_an_error_reaches_the_operation_that_asked() -> None:
-    """One reply is thrown into its operation, inside a list it stays a value; one of all reaches all."""
+    """That of one call is thrown into its operation; one of several commands stays a value."""
     lost, refused = redis.ConnectionError("gone"), redis.ResponseError("no")
     answers, _ = play(
-        gather.gather([asking(A, B), asking([A, B]), asking(C)]), [[lost, [1, refused], refused], 2]
+        gather.gather([asking(A, B), asking(BOTH), asking(C)]), [[lost, [1, refused], refused], 2]
     )
     assert answers == [["no answer", 2], [[1, refused]], refused]
-    answers, _ = play(gather.gather([asking(A), asking(B)]), [lost])
-    assert answers == [["no answer"], ["no answer"]]
 
 
-def test_each_server_gets_its_own_list() -> None:
-    """Those of several servers are asked at once; what one of them refuses concerns its operations alone."""
+def test_each_call_names_its_server() -> None:
+    """Those of several servers are made at once; what one of them refuses concerns its operations alone."""
     lost = redis.ConnectionError("gone")
     operations = [gather.at(1, asking(A, B)), gather.at(0, asking(C)), gather.at(1, asking(C))]
-    answers, sent = play(gather.gather(operations), [[lost, 3], 4])
-    both = steps.OnServer(1, steps.Pipelined([A, C]))
-    assert sent == [steps.Concurrent([both, steps.OnServer(0, C)]), steps.OnServer(1, B)]
-    assert answers == [["no answer", 4], [3], ["no answer"]]
+    answers, sent = play(gather.gather(operations), [[lost, 3, 5], 4])
+    assert sent == [Many([A.to(1), C.to(0), C.to(1)]), B.to(1)]
+    assert answers == [["no answer", 4], [3], [5]]
 
 
-def test_a_step_that_names_its_server_goes_there() -> None:
+def test_a_call_that_names_its_server_goes_there() -> None:
     """An operation that runs on one server may ask another."""
-    answers, sent = play(gather.at(1, asking(A, steps.OnServer(0, B))), [1, 2])
-    assert sent == [steps.OnServer(1, A), steps.OnServer(0, B)]
+    answers, sent = play(gather.at(1, asking(A, B.to(0))), [1, 2])
+    assert sent == [A.to(1), B.to(0)]
     assert answers == [1, 2]
 
 
 def test_no_more_than_wanted_are_under_way() -> None:
     """The next one begins when one has ended."""
     answers, sent = play(gather.gather([asking(A), asking(B), asking(C)], most=2), [[1, 2], 3])
-    assert sent == [steps.Pipelined([A, B]), C]
+    assert sent == [Many([A, B]), C]
     assert answers == [[1], [2], [3]]
 
 
-def test_replies_are_cut_as_the_steps_are() -> None:
-    """Each step has as many as it has commands; only a list is answered with a list."""
-    each = [A, [A, B], steps.ReadOnly(C, "text"), steps.AtMostOnce([A, B]), steps.AtMostOnce(C)]
-    assert [command for step in each for command in steps.commands_of(step)] == [A, A, B, C, A, B, C]
-    assert steps.regrouped(each, range(7)) == [0, [1, 2], 3, [4, 5], 6]
+def test_replies_are_cut_as_the_calls_are() -> None:
+    """Each call has as many as it has commands, in a list unless it is a single one."""
+    each = [A, BOTH, C, Call([("GET", "d")], is_single=False)]
+    assert steps.joined(each) == [("GET", name) for name in "aaccd"]
+    assert steps.parted(each, range(5)) == [0, [1, 2], 3, [4]]
 
 
 def test_all_are_told_of_an_end() -> None:

@@ -28,6 +28,7 @@ from tests.support.values import for_each
 
 ADD = scripts.load("add")
 COMMAND = ("EVALSHA", ADD.sha, 2, b"k", b"{k}:receipt:1", b"identity")
+CALL = steps.Call([COMMAND])
 ASKING = ("ASKING",)
 
 
@@ -41,7 +42,8 @@ def play(
     """Do a step on a cluster whose nodes say that; return the answer or the error, and all acts."""
     acts: list[Any] = []
     said, known = iter(says), {Owner: "owner", Address: "other", Reader: None, **(knows or {})}
-    course = cluster.run(client or Client(), step)
+    run = cluster.run if isinstance(step, list) else cluster.make
+    course = run(client or Client(), step)
     reply: Any = None
     try:
         while True:
@@ -65,21 +67,21 @@ def errors(kind: Callable[[str], Exception]) -> Exception:
 
 def test_a_call_goes_to_the_owner_of_its_key() -> None:
     """One look at the client's map, one round trip."""
-    answer, acts = play(COMMAND, says=[[1]])
+    answer, acts = play(CALL, says=[[1]])
     assert answer == 1
     assert acts == [Owner(b"k"), Send("owner", [COMMAND])]
 
 
 def test_moved_makes_the_client_learn() -> None:
     """The owner is looked up again, after the client was told that its map is old."""
-    answer, acts = play(COMMAND, says=[errors(MovedError), [1]])
+    answer, acts = play(CALL, says=[errors(MovedError), [1]])
     assert answer == 1
     assert [type(act) for act in acts] == [Owner, Send, RefreshSlot, Owner, Send]
 
 
 def test_ask_is_followed_on_one_connection() -> None:
     """ASKING and what asks go out together, and the client's map is left as it is."""
-    answer, acts = play(COMMAND, says=[errors(AskError), [b"OK", 1]])
+    answer, acts = play(CALL, says=[errors(AskError), [b"OK", 1]])
     assert answer == 1
     assert sent(acts) == [("owner", [COMMAND]), ("other", [ASKING, COMMAND])]
     assert RefreshSlot not in map(type, acts)
@@ -87,7 +89,7 @@ def test_ask_is_followed_on_one_connection() -> None:
 
 def test_a_node_that_the_client_does_not_know_is_waited_for() -> None:
     """The client learns of it at the end of the slot's migration."""
-    answer, acts = play(COMMAND, says=[errors(AskError), errors(AskError), [1]], knows={Address: None})
+    answer, acts = play(CALL, says=[errors(AskError), errors(AskError), [1]], knows={Address: None})
     assert answer == 1
     assert Sleep in map(type, acts)
 
@@ -95,7 +97,7 @@ def test_a_node_that_the_client_does_not_know_is_waited_for() -> None:
 def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
     """TRYAGAIN is no answer, until the patience is at an end; then it was certainly not executed."""
     monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
-    met, acts = play(COMMAND, says=itertools.repeat(errors(TryAgainError)))
+    met, acts = play(CALL, says=itertools.repeat(errors(TryAgainError)))
     assert isinstance(met, TryAgainError)
     assert len(sent(acts)) == resending.PATIENCE + 1
     meaning = replies.explained(met)
@@ -107,40 +109,40 @@ def test_a_doubt_outlives_a_refusal_to_execute(monkeypatch: pytest.MonkeyPatch) 
     """Where a first sending was not answered, TRYAGAIN to the later ones does not make it undone."""
     monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
     gone = redis.ConnectionError("gone")
-    met, _ = play(COMMAND, says=itertools.chain([gone], itertools.repeat(errors(TryAgainError))))
+    met, _ = play(CALL, says=itertools.chain([gone], itertools.repeat(errors(TryAgainError))))
     assert met is gone
 
 
 def test_what_was_not_answered_is_sent_again() -> None:
     """Some times, and fewer if the client does not find the owner again."""
     gone = redis.ConnectionError("gone")
-    answer, acts = play(COMMAND, says=[gone, [1]])
+    answer, acts = play(CALL, says=[gone, [1]])
     assert answer == 1
     assert [type(act) for act in acts] == [Owner, Send, RefreshSlot, Owner, Send]
-    met, acts = play(COMMAND, says=itertools.repeat(gone))
+    met, acts = play(CALL, says=itertools.repeat(gone))
     assert (met, len(sent(acts))) == (gone, 1 + resending.RESENDS)
-    met, acts = play(COMMAND, says=itertools.repeat(gone), knows={RefreshSlot: redis.ConnectionError("too")})
+    met, acts = play(CALL, says=itertools.repeat(gone), knows={RefreshSlot: redis.ConnectionError("too")})
     assert (met, len(sent(acts))) == (gone, 2)
 
 
 def test_what_must_not_be_sent_again_is_not() -> None:
     """A call without receipt is sent again only where no node can have executed it."""
     gone = redis.ConnectionError("gone")
-    met, acts = play(steps.AtMostOnce(COMMAND), says=[gone])
+    met, acts = play(steps.Call([COMMAND], again=False), says=[gone])
     assert (met, len(sent(acts))) == (gone, 1)
     for refusal in (TryAgainError, MovedError, ReadOnlyError):
-        assert play(steps.AtMostOnce(COMMAND), says=[errors(refusal), [1]])[0] == 1
+        assert play(steps.Call([COMMAND], again=False), says=[errors(refusal), [1]])[0] == 1
 
 
 @for_each("down", [ClusterDownError("CLUSTERDOWN Hash slot not served"), SlotNotCoveredError("x")])
 def test_a_cluster_that_is_down_is_the_callers_to_know(down: Exception) -> None:
     """The client waits as long as it is told to; then the caller is told what to do."""
-    met, acts = play(COMMAND, says=[down, [1]], knows={RefreshSlot: down})
+    met, acts = play(CALL, says=[down, [1]], knows={RefreshSlot: down})
     assert (met, len(sent(acts))) == (down, 1)
     meaning = replies.explained(down)
     assert isinstance(meaning, ServerRefusedError)
     assert meaning.word == "CLUSTERDOWN"
-    assert play(COMMAND, says=[down, [1]])[0] == 1
+    assert play(CALL, says=[down, [1]])[0] == 1
 
 
 def test_a_lost_cluster_leaves_a_doubt() -> None:
@@ -152,15 +154,15 @@ def test_a_lost_cluster_leaves_a_doubt() -> None:
 def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
     """The error that redis-py makes of it is none of a connection."""
     closed = AttributeError("'NoneType' object has no attribute 'writelines'")
-    assert play(COMMAND, says=[closed, [1]])[0] == 1
-    met, _ = play(COMMAND, says=itertools.repeat([closed]))
+    assert play(CALL, says=[closed, [1]])[0] == 1
+    met, _ = play(CALL, says=itertools.repeat([closed]))
     assert isinstance(replies.explained(met), ConnectionFailedError)
 
 
-def confirmed() -> list[Any]:
+def confirmed() -> steps.Call:
     """Return the step of a call that waits for a replica."""
     step = next(calls.call(ADD, [b"k", b"{k}:receipt:1"], [b"identity"], Wait(1, 100)))
-    assert isinstance(step, list)
+    assert isinstance(step, steps.Call)
     return step
 
 
@@ -172,9 +174,9 @@ def test_a_write_is_confirmed_where_it_was_executed() -> None:
     answer, acts = play(step, says=[[errors(TryAgainError)] * 3, [errors(AskError)] * 3, asked])
     assert answer == replies
     assert sent(acts) == [
-        ("owner", step),
-        ("owner", step),
-        ("other", [each for command in step for each in (ASKING, command)]),
+        ("owner", step.commands),
+        ("owner", step.commands),
+        ("other", [each for command in step.commands for each in (ASKING, command)]),
     ]
 
 
@@ -185,14 +187,15 @@ def test_a_touch_that_went_astray_is_not_repeated() -> None:
     assert len(sent(acts)) == 1
 
 
-READ = steps.ReadOnly(("EVALSHA", ADD.sha, 1, b"k", b"identity"), ADD.text)
-READ_ONLY = ("EVALSHA_RO", *READ.command[1:])
+PLAIN = ("EVALSHA", ADD.sha, 1, b"k", b"identity")
+READ = steps.Call([PLAIN], text=ADD.text)
+READ_ONLY = ("EVALSHA_RO", *PLAIN[1:])
 
 
 def test_a_read_goes_to_a_replica_if_the_client_reads_there() -> None:
     """It is the client that chooses the node; one that reads from primaries sends what it always does."""
     assert sent(play(READ, says=[[1]], knows={Reader: "replica"})[1]) == [("replica", [READ_ONLY])]
-    assert sent(play(READ, says=[[1]])[1]) == [("owner", [READ.command])]
+    assert sent(play(READ, says=[[1]])[1]) == [("owner", [PLAIN])]
 
 
 def test_a_replica_is_taught_itself() -> None:
@@ -200,13 +203,13 @@ def test_a_replica_is_taught_itself() -> None:
     _, acts = play(READ, says=[NoScriptError("x"), [1]], knows={Reader: "replica"})
     assert sent(acts) == [
         ("replica", [READ_ONLY]),
-        ("replica", [("EVAL_RO", ADD.text, *READ.command[2:])]),
+        ("replica", [("EVAL_RO", ADD.text, *PLAIN[2:])]),
     ]
 
 
 def test_reads_from_replicas_make_no_pipeline() -> None:
     """Each goes to the node that the client chooses for it, and no empty pipeline is sent."""
-    answer, acts = play(steps.Pipelined([READ, READ]), says=[[1], [0]], knows={Reader: "replica"})
+    answer, acts = play([READ, READ], says=[[1], [0]], knows={Reader: "replica"})
     assert answer == [1, 0]
     assert {type(act) for act in acts} == {Reader, Send}
 
@@ -233,13 +236,13 @@ def test_a_server_without_read_only_scripts_is_asked_once() -> None:
     knows: dict[type, Any] = {Reader: "replica"}
     unknown = redis.ResponseError("unknown command 'EVALSHA_RO', with args beginning with: ")
     assert play(READ, says=[unknown, [1]], knows=knows, client=client)[0] == 1
-    assert sent(play(READ, says=[[1]], knows=knows, client=client)[1]) == [("owner", [READ.command])]
+    assert sent(play(READ, says=[[1]], knows=knows, client=client)[1]) == [("owner", [PLAIN])]
 
 
 def test_commands_for_several_keys_are_answered_at_their_places() -> None:
     """Without WAIT each goes where its own key is, and errors stand as values."""
     refused = redis.ResponseError("WRONGTYPE x")
-    step = [("STRLEN", b"a"), ("PTTL", b"b")]
+    step = steps.Call([("STRLEN", b"a"), ("PTTL", b"b")], is_single=False)
     answer, acts = play(step, says=[[5], refused])
     assert answer == [5, refused]
     assert [act.key for act in acts if isinstance(act, Owner)] == [b"a", b"b"]

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from bloomredis.protocol.gather import at, beside, gather
-from bloomredis.protocol.steps import Concurrent, OnServer, Op, Pipelined
+from bloomredis.protocol.steps import Call, Many, Op
 
 
 def told(*commands: str) -> Op[list[Any]]:
     """Send commands, one after the other; return their replies."""
     replies: list[Any] = []
     for command in commands:
-        replies += [(yield (command,))]
+        replies += [(yield Call([(command,)]))]
     return replies
 
 
 def failing(command: str) -> Op[str]:
     """Send a command; return the name of its error."""
     try:
-        yield (command,)
+        yield Call([(command,)])
     except ValueError as error:
         return f"caught {error}"
     return "nothing"
@@ -31,7 +31,7 @@ def failing(command: str) -> Op[str]:
 
 def raising(command: str) -> Op[None]:
     """Send a command and raise an error."""
-    yield (command,)
+    yield Call([(command,)])
     raise LookupError(command)
 
 
@@ -49,19 +49,17 @@ def driven(operation: Op[Any]) -> tuple[Any, list[Any]]:
 
 def replied(step: Any) -> Any:
     """Return the reply to a step, as a driver would."""
-    if isinstance(step, OnServer):
-        return replied(step.step)
-    if isinstance(step, Pipelined | Concurrent):
-        return [replied(each) for each in step.steps]
-    assert isinstance(step, tuple)
-    return ValueError("refused") if step == ("fail",) else step[0]
+    if isinstance(step, Many):
+        return [replied(each) for each in step.calls]
+    (command,) = step.commands
+    return ValueError("refused") if command == ("fail",) else command[0]
 
 
 def commands(steps: Sequence[Any]) -> list[Any]:
     """Return the commands of pipelined steps: no step of several is among them."""
     (step,) = steps
-    assert isinstance(step, Pipelined)
-    return list(step.steps)
+    assert isinstance(step, Many)
+    return [command for call in step.calls for command in call.commands]
 
 
 def test_a_batch_and_a_single_command_share_a_round_trip() -> None:
@@ -75,7 +73,7 @@ def test_operations_end_one_by_one() -> None:
     """Those that go on share what is left."""
     answer, seen = driven(gather([told("a", "b", "c"), gather([told("d", "e"), told("f")])]))
     assert answer == [["a", "b", "c"], [["d", "e"], ["f"]]]
-    assert [len(step.steps) if isinstance(step, Pipelined) else 1 for step in seen] == [3, 2, 1]
+    assert [len(step.calls) if isinstance(step, Many) else 1 for step in seen] == [3, 2, 1]
 
 
 def test_steps_of_a_batch_keep_their_server() -> None:
@@ -84,7 +82,8 @@ def test_steps_of_a_batch_keep_their_server() -> None:
     answer, seen = driven(gather([at(0, told("look")), batch, at(1, told("c"))]))
     assert answer == [["look"], [["a"], ["b"]], ["c"]]
     (step,) = seen
-    assert step == Concurrent([OnServer(0, ("look",)), OnServer(1, Pipelined([("a",), ("b",), ("c",)]))])
+    asked = (0, "look"), (1, "a"), (1, "b"), (1, "c")
+    assert step == Many([Call([(name,)], server=(server,)) for server, name in asked])
 
 
 def test_an_operation_beside_another_one() -> None:
@@ -111,7 +110,7 @@ def test_an_error_beside_an_operation_that_has_its_answer() -> None:
     """The answer counts."""
 
     def late() -> Op[None]:
-        yield ("one",)
+        yield Call([("one",)])
         yield from raising("two")
 
     assert driven(beside(told("a"), late()))[0] == ["a"]

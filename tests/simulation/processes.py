@@ -7,15 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bloomredis.protocol.steps import (
-    AtMostOnce,
-    Concurrent,
-    OnServer,
-    Pipelined,
-    ReadOnly,
-    commands_of,
-    regrouped,
-)
+from bloomredis.protocol import steps
 from tests.simulation.history import Request
 
 ACKNOWLEDGING: Final = ("reserve", "clear", "delete")
@@ -193,18 +185,7 @@ class Call:
         self._ended(self, answer, error)
 
 
-def parted(step: Any) -> list[tuple[int | None, Any]]:
-    """Return the steps that one consists of, each with the place of its server, None for the only one."""
-    if isinstance(step, Concurrent):
-        return [place for each in step.steps for place in parted(each)]
-    return [(step.server, step.step)] if isinstance(step, OnServer) else [(None, step)]
-
-
-def unpacked(step: Any) -> tuple[list[Any], bool, Callable[[list[Any]], Any]]:
-    """Return the commands of a step, whether it is a single one, and what makes an answer of the replies."""
-    if isinstance(step, Pipelined):
-        commands = [each for one in step.steps for each in commands_of(one)]
-        return commands, False, lambda replies: regrouped(step.steps, replies)
-    plain = step.step if isinstance(step, AtMostOnce) else step
-    single = isinstance(plain, ReadOnly | tuple)
-    return commands_of(plain), single, lambda replies: replies
+def grouped(step: Any) -> list[tuple[tuple[int, ...], list[int], list[steps.Call]]]:
+    """Return for each server the way to it, and which calls of a step it gets, with these calls."""
+    calls = step.calls if isinstance(step, steps.Many) else [step]
+    return [(server, own, [calls[i] for i in own]) for server, own in steps.by_server(calls).items()]

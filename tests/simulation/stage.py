@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from bloomredis.protocol.steps import Compute, Here, Sleep
+from bloomredis.protocol.steps import Call as Asked
+from bloomredis.protocol.steps import Compute, Here, Sleep, joined, parted
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.database import ServerError
 from tests.simulation.environment import Environment
 from tests.simulation.forking import after_fork
 from tests.simulation.loop import Client, Loop
 from tests.simulation.network import KNOWN_SCRIPTS, Exchange, Message, Network, error_of, verb_of
-from tests.simulation.processes import Call, Owner, Process, Setup, parted, unpacked
+from tests.simulation.processes import Call, Owner, Process, Setup, grouped
 from tests.simulation.server import Server
 
 
@@ -137,24 +138,34 @@ class Stage(ABC):
         if isinstance(step, Here):
             call.answer(self._here(step))
             return
-        places = parted(step)
-        if len(places) == 1 and places[0][0] is None:
-            self._send(call, call.ref, places[0], (call.answer, call.fail))
-            return
-        replies: list[Any] = [None] * len(places)
-        waiting = set(range(len(places)))
+        groups = grouped(step)
+        is_one = isinstance(step, Asked)
+        answers: list[Any] = [None] * sum(len(own) for _, own, _ in groups)
+        waiting = set(range(len(groups)))
 
-        def take(i: int, reply: Any) -> None:
-            replies[i] = reply
-            waiting.discard(i)
-            if not waiting:
-                if len(places) == 1 and isinstance(reply, Exception):
-                    call.fail(reply)
-                else:
-                    call.answer(reply if len(places) == 1 else replies)
+        def take(group: int, answer: Any) -> None:
+            own, calls = groups[group][1:]
+            each = (
+                [answer] * len(own)
+                if isinstance(answer, Exception) or len(own) == 1
+                else parted(calls, answer)
+            )
+            for i, one in zip(own, each, strict=True):
+                answers[i] = one
+            waiting.discard(group)
+            if waiting:
+                return
+            if is_one and isinstance(answers[0], Exception):
+                call.fail(answers[0])
+            else:
+                call.answer(answers[0] if is_one else answers)
 
-        for i, place in enumerate(places):
-            self._send(call, f"{call.ref}@{i}", place, (partial(take, i), partial(take, i)))
+        for group, (server, _, calls) in enumerate(groups):
+            single, then = len(calls) == 1 and calls[0].is_single, partial(take, group)
+            place, ref = (server[-1], f"{call.ref}@{group}") if server else (0, call.ref)
+            exchange = Exchange(ref, call.owner, joined(calls), call.requests, is_single=single, place=place)
+            exchange.answer = exchange.fail = then
+            self.network.send(exchange, self.server.data.now)
 
     def _here(self, step: Here) -> Any:
         if isinstance(step, Sleep):
@@ -165,14 +176,6 @@ class Stage(ABC):
         if batch and step.take is not None:
             step.take(batch)
         return batch
-
-    def _send(
-        self, call: Call, ref: str, step: tuple[int | None, Any], then: Sequence[Callable[[Any], object]]
-    ) -> None:
-        commands, single, made = unpacked(step[1])
-        exchange = Exchange(ref, call.owner, commands, call.requests, is_single=single, place=step[0] or 0)
-        exchange.answer, exchange.fail = (lambda reply: then[0](made(reply))), then[1]
-        self.network.send(exchange, self.server.data.now)
 
     def _post(self, owner: Owner, place: int, commands: list[Any], future: Any, single: bool) -> None:  # noqa: FBT001 - as a client is given it
         """Send what an asyncio client is given."""

@@ -17,9 +17,9 @@ from bloomredis.operations.counting import CountingOperations
 from bloomredis.operations.held import Held
 from bloomredis.operations.plain import PlainOperations
 from bloomredis.protocol.replies import unhex
+from bloomredis.protocol.steps import Call, Many, joined, parted
 from tests.simulation.database import ServerError
 from tests.simulation.network import error_of
-from tests.simulation.processes import unpacked
 from tests.simulation.server import START, Server
 from tests.support import servers as real_servers
 from tests.support.modules import needs_module
@@ -165,12 +165,12 @@ class Both:
         try:
             step = next(operation)
             while True:
-                commands, is_single, answer = unpacked(step)
-                replies = [self._both(command) for command in commands]
-                if is_single and isinstance(replies[0], Exception):
+                calls = step.calls if isinstance(step, Many) else [step]
+                replies = parted(calls, [self._both(command) for command in joined(calls)])
+                if isinstance(step, Call) and isinstance(replies[0], Exception):
                     step = operation.throw(replies[0])
                 else:
-                    step = operation.send(answer(replies[0] if is_single else replies))
+                    step = operation.send(replies[0] if isinstance(step, Call) else replies)
         except StopIteration as end:
             return end.value
 

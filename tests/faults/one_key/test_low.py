@@ -160,7 +160,7 @@ def test_a_reply_that_was_overtaken_is_no_older_copy(any_client: redis.Redis) ->
     assert f.info().count == 1
     operations: Any = f._operations
     overtaken, server = operations.stored.current(), cast("Any", any_client)
-    found = server.execute_command(*next(overtaken))
+    found = server.execute_command(*next(overtaken).commands[0])
     f.add("b")
     assert f.info().count == 2
     with pytest.raises(StopIteration):
