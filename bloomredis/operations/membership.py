@@ -15,7 +15,13 @@ from zlib import crc32
 
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
-from bloomredis.operations.outcomes import Answers, is_not_executed, raise_interrupted, raise_unknown
+from bloomredis.operations.outcomes import (
+    UNCOUNTED,
+    Answers,
+    is_not_executed,
+    raise_interrupted,
+    raise_unknown,
+)
 from bloomredis.operations.packing import cutter
 from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.keys import as_bytes
@@ -272,6 +278,9 @@ class Membership:
             if not there[0] and not self._ledger.every_call_counts:  # forgotten meanwhile, not removed
                 return (yield from self._add(handle, packed, (item,)))
             return int(pending.answer)
+        if self._ledger.every_call_counts and pending.until <= clock.now():
+            # Without its receipt an execution would be a second one.
+            raise_unknown(self._stored.name, None, [pending.token(item)], UNCOUNTED)
         keys = [self._lanes.key(pending.name), self._lanes.key(pending.lane)]
         own = f"1.{crc32(as_bytes(item), handle.check):08x}"
         arguments: Arguments = [packed, own, pending.call, pending.index]

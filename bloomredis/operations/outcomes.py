@@ -33,6 +33,12 @@ _FORGOTTEN: Final = (
     "cannot be known any more, however often it is asked (error.final)"
 )
 
+UNCOUNTED: Final = (
+    "a call on {!r} got no reply, and its receipt is gone: whether it was executed cannot be known any more, "
+    "and to send it again might count it twice (error.final); the next call without its token is another one"
+)
+"""For a filter in which every call counts."""
+
 
 class Answers(list[bool]):
     """Answers of a batch, in order; one that could not be delivered can be kept for who asks again.
@@ -63,15 +69,18 @@ def is_not_executed(error: BaseException) -> bool:
     return isinstance(error, LayoutChanged | Refusal | BloomError)
 
 
-def raise_unknown(name: str, error: BaseException | None, tokens: Sequence[str | None]) -> NoReturn:
+def raise_unknown(
+    name: str, error: BaseException | None, tokens: Sequence[str | None], forgotten: str = _FORGOTTEN
+) -> NoReturn:
     """Raise the public error for a call without an answer, whose items have these tokens.
 
     :param error: None if the server has forgotten the call; so it has where its lane has gone on.
+    :param forgotten: the message for that.
     """
     advice = _ADVICE if tokens[0] else _ADVICE_WITHOUT
     unknown: OutcomeUnknownError
     if error is None or is_used_by_clone(error):
-        unknown = OutcomeUnknownError(_FORGOTTEN.format(name), tokens[0])
+        unknown = OutcomeUnknownError(forgotten.format(name), tokens[0])
         unknown.final = True
     elif isinstance(error, ConnectionFailedError):
         unknown = in_doubt(error, name, advice, tokens[0])

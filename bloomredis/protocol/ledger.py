@@ -115,6 +115,9 @@ class Ledger:
     ) -> Iterator[list[Pending]]:
         """Take the pending calls about an item; if the block raises they are pending again.
 
+        Where every call counts, one whose answer cannot be known any more is not: it was said, and the next
+        call is one of its own.
+
         :param token: the caller's; without one all are taken, or the oldest where every call counts.
         """
         item = as_bytes(encoded)
@@ -134,9 +137,9 @@ class Ledger:
             else:
                 mine_or_theirs = mine
             yield mine_or_theirs
-        except BaseException:
+        except BaseException as error:
             with self._lock:
-                if mine:
+                if mine and not (self.every_call_counts and getattr(error, "final", False)):
                     self.items.setdefault(item, []).extend(mine)
                 for each in mine:
                     self._given.pop(each, None)

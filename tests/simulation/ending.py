@@ -67,14 +67,15 @@ def _check_count(world: World) -> None:
     """Check the count in the header; the module counts its items itself.
 
     A load counts the items that it has added: that is a call of its own, and the answer that tells it how
-    many these are is kept nowhere.
+    many these are is kept nowhere.  One that finds a rebuild begun meanwhile, by a call whose caller got no
+    answer, leaves the count as it is.
     """
     value = world.server.data.find(KEY.encode())
     counted = sum(world.history.stored.entry.counts)
     loads = [each for requests in world.history.requests for each in requests if each.is_load]
-    is_unsure = any(each.state != "answered" or each.is_repeated for each in loads) or any(
-        MOST_COUNTED in entry.counts for entry in world.history.log
-    )
+    begun = loads and any(each.verb == "rebuild" for each in world.history.left)
+    is_unsure = begun or any(each.state != "answered" or each.is_repeated for each in loads)
+    is_unsure = is_unsure or any(MOST_COUNTED in entry.counts for entry in world.history.log)
     if is_unsure or (loads and world.history.rolled_back >= 0) or not isinstance(value, bytes):
         return
     if (count := int.from_bytes(value[56:64], "big")) != counted:

@@ -320,8 +320,12 @@ class Rules(Repeats):
                 change.taken = request
 
     def full(self, request: Request) -> None:
-        """Check that a call which was refused because the filter is full has added nothing."""
-        if any(request in change.claimants for change in self._history.live(request.item)):
+        """Check that a call which was refused because the filter is full has added nothing.
+
+        Tasks share calls, so what was executed may be that of any who waited: it is whose answer says so.
+        """
+        changes = self._history.live(request.item)
+        if any(request in each.claimants and each.taken in (None, request) for each in changes):
             raise Violation("added though full", f"{request} raised FilterFullError, and added the item")
 
     # -- generations

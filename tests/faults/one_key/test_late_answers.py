@@ -15,7 +15,7 @@ import pytest
 import redis
 
 import bloomredis.asyncio
-from bloomredis import BatchInterruptedError, BloomFilter, OutcomeUnknownError
+from bloomredis import BatchInterruptedError, BloomFilter, CountingBloomFilter, OutcomeUnknownError
 from bloomredis.protocol.receipts import RECEIPT_SECONDS
 from tests.support.background import outcome, started
 from tests.support.clock import Clock
@@ -93,6 +93,38 @@ def test_a_loop_that_asks_for_eleven_minutes(
         with pytest.raises(OutcomeUnknownError) as caught:
             f.add("x", token=told[-1].token)
         assert caught.value.final
+
+
+@pytest.mark.parametrize("verb", ["add", "remove"])
+@pytest.mark.parametrize("by_token", [False, True])
+def test_a_call_that_counts_is_not_asked_about_without_its_receipt(
+    any_proxy: Proxy, admin: redis.Redis, clock: Clock, verb: str, *, by_token: bool
+) -> None:
+    """Its error is final and nothing is sent; the next call without the token is one of its own."""
+    f = CountingBloomFilter(any_proxy.client(retries=0), "seen", **SIZE)
+    before = 2 if verb == "remove" else 0
+    f.add_many(["x"] * before + ["warm"])
+    f.remove("warm")  # the server knows the scripts
+    f.add("warm")
+    any_proxy.plan(verb, lost)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        getattr(f, verb)("x")
+    outlived(admin, clock)()
+    other = CountingBloomFilter(any_proxy.client(retries=0), "seen", **SIZE)
+    asked, token = (other, caught.value.token) if by_token else (f, None)
+    for _ in range(3 if by_token else 1):
+        with pytest.raises(OutcomeUnknownError, match="count it twice") as caught:
+            getattr(asked, verb)("x", token=token)
+        assert caught.value.final
+    executed = before + (1 if verb == "add" else -1)
+    assert taken_out(other, "x") == executed
+    assert asked.add("x")
+    assert asked.remove("x")
+
+
+def taken_out(f: CountingBloomFilter, item: str) -> int:
+    """Return how often an item can be removed."""
+    return sum(1 for _ in iter(lambda: f.remove(item), False))
 
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the monotonic clock counts all time here")
