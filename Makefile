@@ -92,9 +92,10 @@ $(VENV)/bench: $(READY)
 
 $(READY): pyproject.toml $(VENV)/made
 	$(INSTALL) --editable '.[all]' --group dev
-# The oldest redis-py supported and the last of 6, for tests of what each does when a reply is lost.
+# The oldest redis-py supported, the last of 6 and the newest before its release, for tests of what is inside.
 	$(INSTALL) --no-deps --upgrade --target $(VENV)/clients/redis-5 'redis==5.0.0'
 	$(INSTALL) --no-deps --upgrade --target $(VENV)/clients/redis-6 'redis>=6,<7'
+	$(INSTALL) --no-deps --upgrade --pre --target $(VENV)/clients/redis-pre redis
 	touch $@
 
 $(CONTRIB)/ready: pyproject.toml Makefile

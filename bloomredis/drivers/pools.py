@@ -1,7 +1,10 @@
 """The inside of the clients and connection pools of redis-py and valkey-py.
 
 The only module that knows it.  Where a client is not exactly as expected nothing of it is used (`why_not`),
-and a test runs with every version that is supported.
+and a test runs with every version that is supported, and with the newest before its release.  `_PRIVATE`
+lists what it calls by a private name.  A version without these is used by the public methods of its pool
+(`get_connection`, `release`) and of its connections (`send_packed_command`, `read_response`): that takes
+longer, and is logged once.
 
 A connection is taken from the pool's list of those that are free and put back there under the pool's own
 lock, so that the pool knows of every connection at any time: its limit, `close()`, `disconnect()`,
@@ -12,11 +15,13 @@ open and nothing can be read from it.
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from types import FunctionType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
 from bloomredis.protocol.forks import renewed_after_fork
@@ -43,11 +48,33 @@ _PATH: Final = (
 _SENDING: Final = ("send_command", "send_packed_command", "read_response")
 """Methods of a connection that instrumentation replaces."""
 
+_OF_POOL: Final = ("get_connection", "release")
+"""Methods of a pool that every version has."""
+
 _SINGLE: Final = ("connection", "single_connection_client", "_single_connection_client")
 """Attributes that say that a client has one connection and no use for its pool."""
 
 _STATE: Final = frozenset(("connection_pool", "response_callbacks"))
 """Attributes that are looked at before each call."""
+
+
+class _Private(NamedTuple):
+    """Names of private parts without which the short way is not taken."""
+
+    of_pool: Sequence[str]
+    of_connection: Sequence[str]
+
+
+_LISTS: Final = ("_available_connections", "_in_use_connections")
+_PRIVATE: Final = {
+    False: _Private(of_pool=(*_LISTS, "_lock"), of_connection=("_sock", "_parser")),
+    True: _Private(of_pool=_LISTS, of_connection=("_writer",)),
+}
+"""Those of synchronous clients and of asyncio clients.
+
+Others are looked at only where a version has them: `_lock` of an asyncio pool, `_checkpid`, the two names
+that follow, and what redis-py's metrics are kept in.
+"""
 
 _RENEWED: Final = "_re_auth_token"
 _TO_RECONNECT: Final = "_should_reconnect"
@@ -57,6 +84,8 @@ NONE_FREE: Final = object()
 """In place of a reply: no connection was free, and nothing has been sent."""
 
 _UNKNOWN: Final = "this version of the package is not known"
+
+_log = logging.getLogger("bloomredis")
 
 
 def why_not(client: Any) -> str | None:
@@ -83,7 +112,7 @@ def _why_not_from(pool: Any, home: str) -> str | None:
         return f"{kind.__name__} is no connection class of the package, or was changed"
     if getattr(pool, "cache", None) is not None:
         return "the client has a cache of its own"
-    return None if _is_known(pool) else _UNKNOWN
+    return None if all(callable(getattr(pool, each, None)) for each in _OF_POOL) else _UNKNOWN
 
 
 def is_asyncio(client: Any) -> bool:
@@ -104,12 +133,29 @@ def _is_own(method: Any, home: str) -> bool:
     return type(method) is FunctionType and method.__globals__ is vars(sys.modules[home])
 
 
-def _is_known(pool: Any) -> bool:
-    return (
-        isinstance(getattr(pool, "_available_connections", None), list)
-        and isinstance(getattr(pool, "_in_use_connections", None), set | WeakSet)
-        and (hasattr(pool, "_lock") or "asyncio" in type(pool).__module__)
+def _is_known(pool: Any, private: _Private) -> bool:
+    free, used = (getattr(pool, name, None) for name in _LISTS)
+    is_known = isinstance(free, list) and isinstance(used, set | WeakSet)
+    return is_known and all(hasattr(pool, name) for name in private.of_pool)
+
+
+@cache
+def _tell_unknown(package: str) -> None:
+    """Log once what it costs that a version's private parts have other names."""
+    _log.warning(
+        "this version of %s keeps its connections in another way than those before: calls take its pool's "
+        "own methods, which is slower by some microseconds each; a newer bloomredis may know it",
+        package,
     )
+
+
+def _may_be_called(method: Callable[..., Any]) -> bool:
+    """Return whether a method can be called without arguments."""
+    try:
+        inspect.signature(method).bind()
+    except TypeError:
+        return False
+    return True
 
 
 class _Inside:
@@ -124,7 +170,13 @@ class _Inside:
         self._kind = type(client)
         self._execute = type(client).execute_command
         self._state = vars(client)
-        self._is_new = True  # in this process
+        self._private = _PRIVATE[is_asyncio(client)]
+        self._is_known = _is_known(self.pool, self._private)
+        wants_command = not _may_be_called(self.pool.get_connection)
+        self._asked = (SCRIPT,) if wants_command else ()
+        self._is_new = self._is_known  # in this process
+        if not self._is_known:
+            _tell_unknown(type(self.pool).__module__.partition(".")[0])
         renewed_after_fork(self)
         self._metrics: Any = sys.modules.get("redis.observability.providers")
         self.has_packer = self.pool.connection_kwargs.get("command_packer") is not None
@@ -156,8 +208,8 @@ class _Inside:
             return True
         if state["connection_pool"] is not self.pool:
             return True
-        observed = self._metrics and self._metrics._observability_instance
-        return observed is not None and observed._provider_manager is not None
+        observed = getattr(self._metrics, "_observability_instance", None)
+        return observed is not None and getattr(observed, "_provider_manager", None) is not None
 
     def _says_closed(self, error: BaseException) -> bool:
         """Return whether an error comes from a connection that is closed, and not from a signal handler."""
@@ -165,14 +217,18 @@ class _Inside:
 
     def renew(self) -> None:
         """Be new in a forked child."""
-        self._is_new = True
+        self._is_new = self._is_known
 
     def _enter_process(self) -> None:
-        """Let the pool of a forked child drop the connections of its parent, as it does by itself."""
+        """Let the pool of a forked child drop its parent's connections; look at the first that is free."""
         check = getattr(self.pool, "_checkpid", None)  # not in newer pools for asyncio, which are not forked
         if check is not None:
             check()
-        self._is_new = False
+        for connection in self.pool._available_connections[:1]:
+            self._is_new = False
+            self._is_known = all(hasattr(connection, name) for name in self._private.of_connection)
+            if not self._is_known:
+                _tell_unknown(type(self.pool).__module__.partition(".")[0])
 
 
 class Inside(_Inside):
@@ -191,12 +247,13 @@ class Inside(_Inside):
             reply = exchange(connection, what)
             pool = self.pool
             is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
-            with pool._lock:
-                free, used = pool._available_connections, pool._in_use_connections
-                if not is_renewed and connection in used:  # in no child that was forked meanwhile
-                    back = connection
-                    free[len(free) :], connection = (back,), None  # in one step for a signal handler
-                    used.remove(back)
+            if not is_renewed and self._is_known:
+                with pool._lock:
+                    free, used = pool._available_connections, pool._in_use_connections
+                    if connection in used:  # in no child that was forked meanwhile
+                        back = connection
+                        free[len(free) :], connection = (back,), None  # in one step for a signal handler
+                        used.remove(back)
             if connection is not None:
                 back, connection = connection, None
                 pool.release(back)
@@ -213,6 +270,8 @@ class Inside(_Inside):
         pool, taken = self.pool, None
         if self._is_new:
             self._enter_process()
+        if not self._is_known:
+            return pool.get_connection(*self._asked)
         try:
             with pool._lock:
                 free = pool._available_connections
@@ -253,13 +312,14 @@ class AsyncInside(_Inside):
                 return NONE_FREE
             reply = await exchange(connection, what)
             is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
-            free, used = self.pool._available_connections, self.pool._in_use_connections
+            pool = self.pool
             back, connection = connection, None  # an error of the pool's is not one of the call's
-            if is_renewed or back not in used or self._is_locked():
-                await asyncio.shield(self.pool.release(back))
+            known = self._is_known and not is_renewed and not self._is_locked()
+            if known and back in pool._in_use_connections:
+                pool._in_use_connections.remove(back)
+                pool._available_connections.append(back)
             else:
-                used.remove(back)
-                free.append(back)
+                await asyncio.shield(pool.release(back))
         except BaseException as error:
             if connection is None:
                 raise
@@ -271,7 +331,11 @@ class AsyncInside(_Inside):
         pool = self.pool
         if self._is_new:
             self._enter_process()
-        if self.is_changed() or self._is_locked() or not pool._available_connections:
+        if self.is_changed():
+            return None
+        if not self._is_known:
+            return await pool.get_connection(*self._asked)
+        if self._is_locked() or not pool._available_connections:
             return None
         connection = pool._available_connections.pop()
         pool._in_use_connections.add(connection)
@@ -288,7 +352,7 @@ class AsyncInside(_Inside):
 
     async def send(self, connection: Any, packed: list[bytes]) -> None:
         """Send what is packed."""
-        if connection.is_connected and not connection.health_check_interval:
+        if self._is_known and connection.is_connected and not connection.health_check_interval:
             try:
                 connection._writer.writelines(packed)
                 if not connection._writer.transport.get_write_buffer_size():

@@ -6,6 +6,8 @@ import asyncio
 import itertools
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -26,6 +28,7 @@ from redis.retry import Retry
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError, ShardedBloomFilter
 from bloomredis.drivers.kept import AsyncKept, Kept
+from tests.support.kept_calls import RENAMED
 from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent
 from tests.support.servers import Server, binaries, running
@@ -35,7 +38,7 @@ from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = Path(sys.prefix) / "clients"
-VERSIONS = ("newest", "redis-5", "redis-6", "valkey")
+VERSIONS = ("newest", "redis-5", "redis-6", "redis-pre", "valkey")
 FACTS = {
     "answers": [True, False, True, False],
     "together": [50, 0],
@@ -71,26 +74,26 @@ def own(any_server: Server) -> Any:
         yield made
 
 
-def seen(server: Server, version: str) -> dict[str, Any]:
-    """Return what a program sees with a version of the clients."""
-    path = [str(ROOT)]
-    if version.startswith("redis-"):
-        if not (CLIENTS / version).exists():
-            reason = f"{CLIENTS} has no {version}: `make test` installs it"
-            (pytest.fail if os.environ.get("BLOOMREDIS_CLIENTS") == "required" else pytest.skip)(reason)
-        path.insert(0, str(CLIENTS / version))
-    package = "valkey" if version == "valkey" else "redis"
-    found: dict[str, Any] = json.loads(
-        subprocess.run(
-            [sys.executable, "-m", "tests.support.kept_calls", package, server.socket],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-            timeout=60,
-        ).stdout
+def installed(version: str) -> Path:
+    """Return where a version of the clients is."""
+    if not (CLIENTS / version).exists():
+        reason = f"{CLIENTS} has no {version}: `make test` installs it"
+        (pytest.fail if os.environ.get("BLOOMREDIS_CLIENTS") == "required" else pytest.skip)(reason)
+    return CLIENTS / version
+
+
+def seen(server: Server, *path: Path, package: str = "redis") -> tuple[dict[str, Any], list[str]]:
+    """Return what a program sees with the clients on a path, and what was logged."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.support.kept_calls", package, server.socket],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))},
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
-    return found
+    return json.loads(ran.stdout), ran.stderr.splitlines()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -99,10 +102,30 @@ def test_every_version_of_the_clients(any_server: Server, version: str) -> None:
 
     A version whose inside is not as expected would be used the plain way, and slowly.
     """
-    found = seen(any_server, version)
+    path = [installed(version)] if version.startswith("redis-") else []
+    found, logged = seen(any_server, *path, package="valkey" if version == "valkey" else "redis")
     assert {fact: found[fact] for fact in FACTS} == FACTS
+    assert not logged
     for name in ("kept", "asyncio kept"):
         assert found[name] < 8  # of 20 or 30; a look at the count once a second goes the long way
+
+
+@for_each("names", [["available_connections", "in_use_connections"], ["sock", "parser", "writer"]])
+def test_a_version_whose_private_names_are_others(
+    any_server: Server, tmp_path: Path, names: list[str]
+) -> None:
+    """Those of the pool, or of its connections: the pool's public methods serve, as one log line says."""
+    copy = tmp_path / "-".join(names)
+    shutil.copytree(Path(redis.__file__).parent, copy / "redis", ignore=shutil.ignore_patterns("__pycache__"))
+    private = re.compile(rf"\b_({'|'.join(names)})\b")
+    for file in copy.rglob("*.py"):
+        file.write_text(private.sub(lambda found: RENAMED.format(found[1]), file.read_text("utf-8")), "utf-8")
+    found, logged = seen(any_server, copy)
+    assert {fact: found[fact] for fact in FACTS} == FACTS | {"together": [50, 1]}
+    assert found["kept"] >= 30  # each call takes its connection from the pool
+    assert found["asyncio kept"] >= 20
+    assert [line for line in logged if "keeps its connections" in line] == logged
+    assert len(logged) == 1
 
 
 class Overriding(redis.Redis):
