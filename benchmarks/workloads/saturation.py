@@ -12,7 +12,7 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +25,7 @@ from benchmarks.sides.peer import RATE, present
 from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.workloads import checks
 from benchmarks.workloads.items import strings
+from bloomredis.stored.item_calls import ItemCall
 
 CONNECTIONS: Final = 16
 ADD: Final = "16 connections, add of a new item a call, server saturated"
@@ -82,27 +83,31 @@ class _Ours:
 
     def add(self, item: str, number: int) -> _Call:
         """Return the call that adds an item over a connection."""
-        return _Call.of(self._prepared("add", number, item).command)
+        return self._call("add", number, item)
 
     def test(self, item: str, number: int) -> _Call:
         """Return the call that tests it."""
-        call = self._prepared("contains", number, item)
-        packed, replies = call.wire()
-        return _Call(b"".join(packed), replies, call.answer)
+        return self._call("contains", number, item)
 
     def add_batch(self, items: Sequence[str], number: int) -> _Call:
         """Return the call that adds items together."""
-        return _Call.of(self._prepared("add_batch", number, items, items).command)
+        return self._call("add_many", number, items)
 
-    def _prepared(self, verb: str, number: int, *arguments: Any) -> Any:
-        """Return a prepared call as if it were answered, so that its lane is used again."""
-        own = self._peers[number].filter
-        usual: Any = own._usual  # noqa: SLF001 - it prepares the calls
-        while (call := getattr(usual, verb)(*arguments)) is None:
-            own.add("looks whether the filter is full")  # as it does once in a while
-        if verb != "contains":
-            call.lane.free.append(call.lane)
-        return call
+    def _call(self, verb: str, number: int, asked: Any) -> _Call:
+        """Return what an operation yields first, which is then answered, so that its lane is used again."""
+        operations: Any = self._peers[number].filter._operations  # noqa: SLF001 - it makes the calls
+        while True:
+            operation = getattr(operations, verb)(asked)
+            call = next(operation)
+            if isinstance(call, ItemCall):
+                packed, replies = call.wire()
+                if verb == "contains":
+                    operation.close()
+                    return _Call(b"".join(packed), replies, call.found)
+                with suppress(StopIteration):
+                    operation.send(1 if verb == "add" else b"1" * len(asked))
+                return _Call(b"".join(packed), replies)
+            self._peers[number].filter.add("looks whether the filter is full")  # as it does once in a while
 
 
 def _sides(bench: Bench, *, name: str) -> Iterator[Side]:

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from bloomredis.bits.batch import Encoded
-from bloomredis.drivers.kept import send
+from bloomredis.drivers.kept import AsyncKept, send
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_task
 
@@ -70,6 +69,7 @@ async def drive(
 ) -> T:
     """Execute an operation's steps until it has its answer."""
     forks.check()
+    make = client.call if type(client) is AsyncKept else None
     execute, meter = execute or _execute, of_task.get()
     try:
         step = next(operation)
@@ -77,7 +77,10 @@ async def drive(
             if meter is not None:
                 meter.send(client, step)
             try:
-                reply = await heeded(execute(client, step))
+                if make is not None and isinstance(step, steps.Call):
+                    reply = await heeded(make(step))
+                else:
+                    reply = await heeded(execute(client, step))
             except Exception as error:
                 if meter is not None:
                     meter.hear(error)
@@ -93,60 +96,6 @@ async def drive(
         operation.close()  # so that it notices an interruption or cancellation at once
 
 
-async def resume(client: AsyncClient, operation: Generator[Any, Any, T], outcome: Any) -> T:
-    """Go on with an operation whose first step was executed, with this reply or error."""
-    first = iter([outcome])
-
-    async def execute(client: Any, step: Any) -> Any:
-        for reply in first:
-            if isinstance(reply, BaseException):
-                raise reply
-            return reply
-        return await _execute(client, step)
-
-    return await drive(client, operation, execute)
-
-
-def note_prepared() -> None:
-    """Count the round trip of a call that was answered without an operation, if it is observed."""
-    if (meter := of_task.get()) is not None:
-        meter.round_trips += 1  # without an operation
-
-
-class Batches:
-    """Calls with several items, prepared where they are common ones: see `sync.Batches`."""
-
-    def __init__(self, client: AsyncClient, operations: Any, usual: Any) -> None:
-        self._client = client
-        self._operations = operations
-        self._usual = usual
-
-    async def add(self, items: Encoded, source: Sequence[Any]) -> list[bool]:
-        """Add encoded items, which came as `source`."""
-        if call := self._usual and self._usual.add_batch(items, source):
-            return await self._run(call)
-        answers: list[bool] = await drive(self._client, self._operations.add_encoded(items, source))
-        return answers
-
-    async def test(self, items: Encoded, _: Sequence[Any]) -> list[bool]:
-        """Test encoded items."""
-        if call := self._usual and self._usual.test_batch(items):
-            return await self._run(call)
-        answers: list[bool] = await drive(self._client, self._operations.contains_encoded(items))
-        return answers
-
-    async def _run(self, call: Any) -> list[bool]:
-        try:
-            reply = await heeded(self._client.execute_command(*call.command, NEVER_DECODE=True))
-        except BaseException as error:  # interrupted or not
-            return await resume(self._client, call.operation(), error)
-        answers: list[bool] | None = call.answers(reply)
-        if answers is None:
-            return await resume(self._client, call.operation(), reply)
-        note_prepared()
-        return answers
-
-
 async def _execute(client: Any, step: steps.Step) -> Any:
     if isinstance(step, steps.Call):
         return await _make(_at(client, step.server) if step.server else client, step)
@@ -157,6 +106,8 @@ async def _execute(client: Any, step: steps.Step) -> Any:
 
 async def _make(client: AsyncClient, call: steps.Call) -> Any:
     """Make a call on the server or the cluster of a client."""
+    if type(client) is AsyncKept:
+        return await client.call(call)
     if cluster.is_cluster(type(client)):
         return await drive(client, cluster.make(client, call), _act)
     return await send(client, call.commands[0] if call.is_single else call.commands)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
-from bloomredis.drivers.aio import AsyncClients, Batches, heeded, note_prepared, resume
+from bloomredis.drivers.aio import AsyncClients, drive
 from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import documented_as
@@ -21,14 +21,13 @@ from bloomredis.drivers.claiming import AsyncClaimer
 from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
-from bloomredis.drivers.kept import sender, sends_bytes
+from bloomredis.drivers.kept import reads_at_once
 from bloomredis.drivers.tasks import Coalescer, abandon
 from bloomredis.errors import BatchInterruptedError, BloomError
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.outcomes import PASSING, raise_unread
-from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.steps import Op
 
@@ -43,24 +42,23 @@ class Filter(AsyncClaimer[I], Portable[I]):
     def _bind(self) -> None:
         operations = self._operations
         self._link = client = self._linked()
-        self._send = sender(client)
         self._coalesce = operations.options.coalesce is not False
-        straight = operations.servers == 1 and not is_cluster(type(self._client))
-        self._usual = usual(operations, reads=sends_bytes(client)) if straight else None
-        batches = Batches(client, operations, self._usual)
-        self._adds = Coalescer(self.name, batches.add)
-        self._tests = Coalescer(self.name, batches.test)
+        operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
+        self._adds = Coalescer(
+            self.name, lambda items, source: drive(client, operations.add_encoded(items, source))
+        )
+        self._tests = Coalescer(self.name, lambda items, _: drive(client, operations.contains_encoded(items)))
 
     async def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
     ) -> list[bool]:
         batch = listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
-            return await self._run(verb(batch))
+            return list(await self._run(verb(batch)))
         several = Several(self._operations.codec.encode_each(batch), batch)
         call = coalescer.join(several)
         if call is None:
-            return await coalescer.alone(several, self._run(verb(batch)))
+            return list(await coalescer.alone(several, self._run(verb(batch))))
         try:
             answers: Any = (await call)[0]
         except (asyncio.CancelledError, GeneratorExit):
@@ -92,11 +90,11 @@ class Filter(AsyncClaimer[I], Portable[I]):
         if token is not None:
             return await self._run(operations.add(item, token=token))
         if not self._coalesce:
-            return await self._add_alone(item)
+            return await drive(self._link, operations.add(item))
         encoded = operations.codec.encode_for_batch(item)
         call = self._adds.join(encoded)
         if call is None:
-            return await self._adds.alone(encoded, self._add_alone(item))
+            return await self._adds.alone(encoded, drive(self._link, operations.add(item)))
         try:
             answer: bool | Exception = (await call)[0]
         except (asyncio.CancelledError, GeneratorExit):
@@ -106,49 +104,21 @@ class Filter(AsyncClaimer[I], Portable[I]):
             raise answer
         return answer
 
-    async def _add_alone(self, item: I) -> bool:
-        call = self._usual.add(item) if self._usual else None
-        if call is None:
-            return await self._run(self._operations.add(item))
-        try:
-            reply = await heeded(self._send(call))
-        except BaseException as error:  # cancelled or not
-            return await resume(self._link, call.operation(), error)
-        if reply != 1:  # it may be late
-            return await resume(self._link, call.operation(), reply)
-        call.usual.added(call, 1)
-        note_prepared()
-        return True
-
     async def contains(self, item: I) -> bool:
         """Return whether an item is in the filter."""
         operations = self._operations
         if operations.cache is not None and operations.in_local_cache(item):
             return True
         if not self._coalesce:
-            return await self._test_alone(item)
+            return await drive(self._link, operations.contains(item))
         encoded = operations.codec.encode_for_batch(item)
         call = self._tests.join(encoded)
         if call is None:
-            return await self._tests.alone(encoded, self._test_alone(item))
+            return await self._tests.alone(encoded, drive(self._link, operations.contains(item)))
         answer: bool | Exception = (await call)[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    async def _test_alone(self, item: I) -> bool:
-        call = self._usual.contains(item) if self._usual else None
-        if call is None:
-            return await self._run(self._operations.contains(item))
-        try:
-            reply = await heeded(self._send(call))
-        except BaseException as error:
-            return await resume(self._link, call.operation(), error)
-        known = call.answer(reply)
-        if known is None:
-            return await resume(self._link, call.operation(), reply)
-        note_prepared()
-        return known
 
     if not TYPE_CHECKING:  # which finds the mistake by itself
 

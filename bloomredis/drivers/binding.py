@@ -34,7 +34,7 @@ class Bound(Generic[C]):
     that, and has no client until it is used.
     """
 
-    _OF_CLIENT: ClassVar = frozenset(("_client", "_link", "_send", "_coalesce", "_adds", "_tests", "_usual"))
+    _OF_CLIENT: ClassVar = frozenset(("_client", "_link", "_coalesce", "_adds", "_tests"))
     """What is missing until then."""
 
     _is_asyncio: ClassVar[bool]

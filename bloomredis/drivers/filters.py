@@ -14,16 +14,15 @@ from bloomredis.drivers.batches import batches, is_alone, numbered
 from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
-from bloomredis.drivers.kept import sender, sends_bytes
+from bloomredis.drivers.kept import reads_at_once
 from bloomredis.drivers.lifecycle import Portable
-from bloomredis.drivers.sync import Batches, SyncClients, note_prepared, resume
+from bloomredis.drivers.sync import SyncClients, drive
 from bloomredis.drivers.threads import Coalescer
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.info import FilterInfo
 from bloomredis.operations.loading import LOAD_ITEMS
 from bloomredis.operations.options import CommonParameters, I
 from bloomredis.operations.outcomes import PASSING, raise_unread
-from bloomredis.operations.usual import usual
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.steps import Op
 
@@ -43,27 +42,19 @@ class Filter(Claimer[I], Portable[I]):
     def _bind(self) -> None:
         operations = self._operations
         self._link = client = self._linked()
-        self._send = sender(client)
         self._coalesce = operations.options.coalesce is True
-        straight = operations.servers == 1 and not is_cluster(type(self._client))
-        common = usual(operations, reads=sends_bytes(client)) if straight else None
-        batches = Batches(client, operations, common)
-        self._usual = None if self._coalesce else common
-        self._adds = Coalescer(client, batches.add)
-        self._tests = Coalescer(client, batches.test)
+        operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
+        self._adds = Coalescer(client, operations.add_encoded)
+        self._tests = Coalescer(client, lambda items, _: operations.contains_encoded(items))
 
     def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
     ) -> list[bool]:
         batch = listed(items)
-        if not 0 < len(batch) < MOST_ITEMS:
-            return self._run(verb(batch))
-        if not self._coalesce:
-            encoded = self._operations.codec.encode_all(batch)
-            return list(coalescer.send(encoded, batch))
+        if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
+            return list(self._run(verb(batch)))
         several = Several(self._operations.codec.encode_each(batch), batch)
-        answers: list[bool] = coalescer.submit(several, verb, batch)
-        return answers
+        return list(coalescer.submit(several, verb, batch))
 
     @classmethod
     def open(cls, client: SyncClients, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
@@ -92,19 +83,8 @@ class Filter(Claimer[I], Portable[I]):
         operations = self._operations
         if token is None and operations.cache is not None and operations.in_local_cache(item):
             return False
-        if token is None and self._usual is not None and (call := self._usual.add(item)) is not None:
-            try:
-                reply = self._send(call)
-            except BaseException as error:  # interrupted or not
-                return resume(self._link, call.operation(), error)
-            if reply != 1:  # it may be late
-                return resume(self._link, call.operation(), reply)
-            call.usual.added(call, 1)
-            if operations.cache is not None:
-                note_prepared()
-            return True
         if token is not None or not self._coalesce:
-            return self._run(operations.add(item, token=token))
+            return drive(self._link, operations.add(item, token=token))
         encoded = operations.codec.encode_for_batch(item)
         answer: bool = self._adds.submit(encoded, operations.add, item)
         return answer
@@ -119,19 +99,8 @@ class Filter(Claimer[I], Portable[I]):
         operations = self._operations
         if operations.cache is not None and operations.in_local_cache(item):
             return True
-        if self._usual is not None and (call := self._usual.contains(item)) is not None:
-            try:
-                reply = self._send(call)
-            except BaseException as error:
-                return resume(self._link, call.operation(), error)
-            known = call.answer(reply)
-            if known is None:
-                return resume(self._link, call.operation(), reply)
-            if operations.cache is not None:
-                note_prepared()
-            return known
         if not self._coalesce:
-            return self._run(operations.contains(item))
+            return drive(self._link, operations.contains(item))
         encoded = operations.codec.encode_for_batch(item)
         answer: bool = self._tests.submit(encoded, operations.contains, item)
         return answer

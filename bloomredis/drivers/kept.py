@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from bloomredis.drivers.pools import DIRECT, NONE_FREE, AsyncInside, Inside, is_asyncio, why_not
-from bloomredis.protocol.steps import Command
+from bloomredis.protocol.steps import Call, Command
+from bloomredis.stored.item_calls import ItemCall
 
 
 def linked(client: Any, keep: bool | None) -> Any:  # noqa: FBT001 - the option `keep_connection`
@@ -36,17 +37,9 @@ def linked(client: Any, keep: bool | None) -> Any:  # noqa: FBT001 - the option 
     return client
 
 
-def sends_bytes(link: Any) -> bool:
-    """Return whether the prepared calls over a link are sent as bytes, of one command or several."""
-    return isinstance(link, Kept | AsyncKept) and not link.has_packer
-
-
-def sender(link: Any) -> Callable[[Any], Any]:
-    """Return what sends a prepared call over a link, and returns or awaits its reply."""
-    if sends_bytes(link):
-        return cast("Callable[[Any], Any]", link.call)
-
-    return lambda call: send(link, call.command)
+def reads_at_once(link: Any) -> bool:
+    """Return whether several commands over a link cost hardly more than one."""
+    return isinstance(link, Kept | AsyncKept)
 
 
 def send(link: Any, step: Any) -> Any:
@@ -84,15 +77,17 @@ class Kept(Inside):
             return self.client.execute_command(*command, **options)
         return reply
 
-    def call(self, call: Any) -> Any:
-        """Send a prepared call and return its reply; none to several commands where no connection is free.
-
-        The client's pipeline, interrupted between two replies, would give the other one to the next call.
-        """
-        reply = self.use(self._exchange_prepared, call, self._after)
-        if reply is not NONE_FREE:
-            return reply
-        return [] if isinstance(call.command, list) else send(self.client, call.command)
+    def call(self, call: Call) -> Any:
+        """Make a call; return its answer."""
+        if isinstance(call, ItemCall) and not self.has_packer:
+            reply = self.use(self._exchange_items, call, self._after)
+            if reply is not NONE_FREE:
+                return reply
+            # The client's pipeline, interrupted between two replies, would give the other to the next call.
+            return send(self.client, call.commands[0]) if call.is_single else []
+        if call.is_single:
+            return self.execute_command(*call.commands[0], NEVER_DECODE=True)
+        return self.execute_commands(call.commands)
 
     def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
@@ -114,7 +109,7 @@ class Kept(Inside):
         connection.send_packed_command(self.packed(connection, command))
         return connection.read_response(disable_decoding=True)
 
-    def _exchange_prepared(self, connection: Any, call: Any) -> Any:
+    def _exchange_items(self, connection: Any, call: ItemCall) -> Any:
         packed, replies = call.wire()
         connection.send_packed_command(packed)
         if replies > 1:
@@ -180,12 +175,17 @@ class AsyncKept(AsyncInside):
             return await self.client.execute_command(*command, **options)
         return reply
 
-    async def call(self, call: Any) -> Any:
-        """Send a prepared call and return its reply, as `Kept` does."""
-        reply = await self.use(self._exchange_prepared, call, self._after)
-        if reply is not NONE_FREE:
-            return reply
-        return [] if isinstance(call.command, list) else await send(self.client, call.command)
+    async def call(self, call: Call) -> Any:
+        """Make a call; return its answer."""
+        if isinstance(call, ItemCall) and not self.has_packer:
+            reply = await self.use(self._exchange_items, call, self._after)
+            if reply is not NONE_FREE:
+                return reply
+            # The client's pipeline, interrupted between two replies, would give the other to the next call.
+            return await send(self.client, call.commands[0]) if call.is_single else []
+        if call.is_single:
+            return await self.execute_command(*call.commands[0], NEVER_DECODE=True)
+        return await self.execute_commands(call.commands)
 
     async def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
@@ -207,7 +207,7 @@ class AsyncKept(AsyncInside):
         await self.send(connection, self.packed(connection, command))
         return await connection.read_response(disable_decoding=True)
 
-    async def _exchange_prepared(self, connection: Any, call: Any) -> Any:
+    async def _exchange_items(self, connection: Any, call: ItemCall) -> Any:
         packed, replies = call.wire()
         await self.send(connection, packed)
         if replies > 1:

@@ -170,9 +170,6 @@ def _observed(method: Any, reporter: _Reporter) -> Any:
 
         return wait
 
-    if reporter.is_prepared:
-        return reporter.prepared(method)
-
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         meter = of_thread.meter
@@ -216,7 +213,6 @@ class _Reporter:
         self._filter = seen.__dict__
         self._verb = verb
         self._is_cached = verb.may_be_cached and seen._operations.cache is not None  # noqa: SLF001 - as in _hook_of
-        self.is_prepared = name in ("add", "contains")
 
     def report(self, args: tuple[Any, ...], answer: Any, started: float, counts: Counts) -> None:
         """Call the hook with the event of a call that has ended, with an answer or an error."""
@@ -234,38 +230,6 @@ class _Reporter:
             self._hook(_event((*self._names, items, new, *numbers)))
         except Exception:
             _log.exception("the hook that observes %r failed", self._names[0])
-
-    def prepared(self, method: Any) -> Any:
-        """Return the method of a verb that may be prepared and then needs no operation: in as few steps."""
-        hook, (name, kind, verb), attributes = self._hook, self._names, self._filter
-        is_new, is_cached = verb == "add", bool(self._is_cached)
-
-        @functools.wraps(method)
-        def call(item: Any, *, token: str | None = None) -> Any:
-            meter = of_thread.meter
-            if meter is None:
-                meter = of_thread.meter = Meter()
-            before, started = (meter.round_trips, meter.resends, meter.receipts), perf_counter()
-            try:
-                answer = method(item) if token is None else method(item, token=token)
-            except BaseException as error:
-                self.report((item,), error, started, meter.since(before))
-                raise
-            seconds = perf_counter() - started
-            try:
-                new = 1 if answer is is_new else 0
-                trips = int(attributes.get("_usual") is not None and not is_cached)
-                resends = receipts = 0
-                if meter.round_trips != before[0] or meter.receipts != before[2]:  # an operation was needed
-                    trips, resends, receipts = meter.since(before)
-                cached = 1 if is_cached and not trips else 0
-                numbers = seconds, trips, resends, "ok", 0, 0, cached, receipts
-                hook(_event((name, kind, verb, 1, new, *numbers)))
-            except Exception:
-                _log.exception("the hook that observes %r failed", name)
-            return answer
-
-        return call
 
 
 _event: Final = functools.partial(tuple.__new__, CallEvent)

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from bloomredis.bits.batch import Encoded
-from bloomredis.drivers.kept import send
+from bloomredis.drivers.kept import Kept, send
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_thread
 
@@ -41,6 +40,7 @@ def drive(
 ) -> T:
     """Execute an operation's steps until it has its answer."""
     forks.check()
+    make = client.call if type(client) is Kept else None
     execute, meter = execute or _execute, of_thread.meter
     try:
         step = next(operation)
@@ -48,7 +48,9 @@ def drive(
             if meter is not None:
                 meter.send(client, step)
             try:
-                reply = execute(client, step)
+                reply = (
+                    execute(client, step) if make is None or not isinstance(step, steps.Call) else make(step)
+                )
             except Exception as error:
                 if meter is not None:
                     meter.hear(error)
@@ -64,59 +66,6 @@ def drive(
         operation.close()  # so that it notices an interruption at once
 
 
-def resume(client: SyncClient, operation: Generator[Any, Any, T], outcome: BaseException | int) -> T:
-    """Go on with an operation whose first step was executed, with this reply or error."""
-    first = iter([outcome])
-
-    def execute(client: Any, step: Any) -> Any:
-        for reply in first:
-            if isinstance(reply, BaseException):
-                raise reply
-            return reply
-        return _execute(client, step)
-
-    return drive(client, operation, execute)
-
-
-def note_prepared() -> None:
-    """Count the round trip of a call that was answered without an operation, if it is observed."""
-    if (meter := of_thread.meter) is not None:
-        meter.round_trips += 1
-
-
-class Batches:
-    """Calls with several items, prepared where they are common ones.
-
-    :param usual: prepares them; None where no call is a common one.
-    """
-
-    def __init__(self, client: SyncClient, operations: Any, usual: Any) -> None:
-        self._client = client
-        self._operations = operations
-        self._usual = usual
-
-    def add(self, items: Encoded, source: Sequence[Any]) -> list[bool]:
-        """Add encoded items, which came as `source`."""
-        call = self._usual and self._usual.add_batch(items, source)
-        return self._run(call) if call else drive(self._client, self._operations.add_encoded(items, source))
-
-    def test(self, items: Encoded, _: Sequence[Any]) -> list[bool]:
-        """Test encoded items."""
-        call = self._usual and self._usual.test_batch(items)
-        return self._run(call) if call else drive(self._client, self._operations.contains_encoded(items))
-
-    def _run(self, call: Any) -> list[bool]:
-        try:
-            reply = self._client.execute_command(*call.command, NEVER_DECODE=True)
-        except BaseException as error:  # interrupted or not
-            return resume(self._client, call.operation(), error)
-        answers: list[bool] | None = call.answers(reply)
-        if answers is None:
-            return resume(self._client, call.operation(), reply)
-        note_prepared()
-        return answers
-
-
 def _execute(client: Any, step: steps.Step) -> Any:
     if isinstance(step, steps.Call):
         return _make(_at(client, step.server) if step.server else client, step)
@@ -127,6 +76,8 @@ def _execute(client: Any, step: steps.Step) -> Any:
 
 def _make(client: SyncClient, call: steps.Call) -> Any:
     """Make a call on the server or the cluster of a client."""
+    if type(client) is Kept:
+        return client.call(call)
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.make(client, call), _act)
     return send(client, call.commands[0] if call.is_single else call.commands)

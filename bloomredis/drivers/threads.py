@@ -68,9 +68,11 @@ class Coalescer:
     rely on it.  So does a call that is made by the call under way, as by `on_lost`.
     """
 
-    def __init__(self, client: SyncClient, send: Callable[[Encoded, Sequence[Any]], list[bool]]) -> None:
+    def __init__(
+        self, client: SyncClient, together: Callable[[Encoded, Sequence[Any]], Op[list[bool]]]
+    ) -> None:
         self._client = client
-        self.send = send
+        self._together = together
         self.renew()
 
     def renew(self) -> None:
@@ -142,7 +144,7 @@ class Coalescer:
         )
         try:
             items = gathered(batch.asked)
-            answers = self.send(items, items)
+            answers = drive(self._client, self._together(items, items))
         except Exception as error:
             answers = error
         finally:  # also where something else is raised, as by sys.exit()

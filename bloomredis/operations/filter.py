@@ -73,16 +73,27 @@ class FilterOperations(StoredVerbs):
         self.batched: set[str] = set()
         self.servers = 1
 
+    def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - the one thing that it sets
+        """Let tests of one item read its blocks: several commands cost hardly more than one."""
+        self.membership.reads = reads
+
     # -- items
 
     def add(self, item: Any, *, token: str | None = None) -> Op[bool]:
         """Add an item; True if this call was the first to add it."""
-        encoded = self.codec.encode(item)
+        return self.add_one(self.codec.encode(item), token)
+
+    def add_one(self, encoded: bytes, token: str | None) -> Op[bool]:
+        """Add an item, which has been encoded."""
         return self._answering.add_one(encoded, None if token is None else parse_token(token, encoded))
 
     def contains(self, item: Any) -> Op[bool]:
         """Return whether an item is in the filter."""
-        return self._answering.test_one(self.codec.encode(item))
+        return self.test_one(self.codec.encode(item))
+
+    def test_one(self, encoded: bytes) -> Op[bool]:
+        """Test an item, which has been encoded."""
+        return self._answering.test_one(encoded)
 
     def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
         """Add `items`, which have been encoded."""

@@ -7,12 +7,11 @@ count in the header once a second, beside a call: in the same round trip.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from bloomredis.arguments import OnFull
-from bloomredis.errors import BatchInterruptedError, BloomError, FilterFullError
+from bloomredis.errors import BloomError, FilterFullError
 from bloomredis.protocol import clock
 from bloomredis.protocol.gather import beside
 from bloomredis.protocol.steps import Op
@@ -57,20 +56,16 @@ class Fullness:
         elif self.refuses:
             self.until = 0.0
 
-    def watched(self, operation: Op[T], new: Callable[[T], int], *, adds: bool = True) -> Op[T]:
-        """Run an operation that adds; count what was new.
+    def watched(self, operation: Op[T]) -> Op[T]:
+        """Run an operation that adds, if the filter has room, beside a look at the count if one is due."""
+        handle = self._stored.handle
+        if handle is self._known and handle is not None and clock.now() <= self.until:
+            return operation
+        return self._admitted(operation)
 
-        :param adds: it may be refused where the filter is full.
-        """
-        if adds:
-            yield from self.admit()
-        try:
-            answer = yield from self._beside_a_look(operation)
-        except BatchInterruptedError as error:
-            self._count(sum(map(bool, error.results)))
-            raise
-        self._count(new(answer))
-        return answer
+    def _admitted(self, operation: Op[T]) -> Op[T]:
+        yield from self.admit()
+        return (yield from self.beside_a_look(operation))
 
     def admit(self) -> Op[None]:
         """Open the filter, and react if it has no room."""
@@ -80,7 +75,7 @@ class Fullness:
         if self.refuses and self._stored.left <= 0:
             yield from self._react()
 
-    def _beside_a_look(self, operation: Op[T]) -> Op[T]:
+    def beside_a_look(self, operation: Op[T]) -> Op[T]:
         return operation if clock.now() <= self.until else beside(operation, self._look())
 
     def _look(self) -> Op[None]:
@@ -90,11 +85,6 @@ class Fullness:
             return
         with suppress(BloomError, ValueError):
             self._stored.left = yield from self._stored.room(handle)
-
-    def _count(self, new: int) -> None:
-        self._stored.left -= new
-        if self._stored.left <= 0:
-            self.passed()
 
     def _react(self) -> Op[None]:
         """Raise, or tell the caller's function, if the filter is full indeed."""

@@ -85,14 +85,14 @@ class CachedMembership:
             and copy.bits.has(encoded)
         )
 
-    def is_ready(self, handle: Handle, now: float) -> bool:
+    def _is_ready(self, handle: Handle, now: float) -> bool:
         """Return whether a call may go to the server without a piece of the filter being read before."""
         copy = self._copy
         return (
             copy is not None and copy.handle is handle and (copy.next_piece is None or now < copy.not_before)
         )
 
-    def learn(self, handle: Handle, item: bytes, sent: float, *, there: bool, new: bool = False) -> None:
+    def _learn_one(self, handle: Handle, item: bytes, sent: float, *, there: bool, new: bool = False) -> None:
         """Record what the server answered to a call sent at `sent`: the item is in the filter, since when."""
         copy = self._copy
         if copy is not None and copy.handle is handle:
@@ -107,11 +107,12 @@ class CachedMembership:
     def _add_one(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
         if handle.is_being_rebuilt:
             return (yield from self._membership.add_under(handle, item, token))
-        yield from self._refreshed(handle)
+        if not self._is_ready(handle, clock.now()):
+            yield from self._refreshed(handle)
         sent, owed = clock.now(), token is not None or self._are_owed([item])
         new = yield from self._membership.add_under(handle, item, token)
         if not owed:
-            self.learn(handle, item, sent, there=True, new=new)
+            self._learn_one(handle, item, sent, there=True, new=new)
         return new
 
     def test_one(self, item: bytes) -> Op[bool]:
@@ -121,10 +122,11 @@ class CachedMembership:
     def _test_one(self, handle: Handle, item: bytes) -> Op[bool]:
         if handle.is_being_rebuilt:
             return (yield from self._membership.test_under(handle, item))
-        yield from self._refreshed(handle)
+        if not self._is_ready(handle, clock.now()):
+            yield from self._refreshed(handle)
         sent = clock.now()
         there = yield from self._membership.test_under(handle, item)
-        self.learn(handle, item, sent, there=there)
+        self._learn_one(handle, item, sent, there=there)
         return there
 
     def add(self, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:

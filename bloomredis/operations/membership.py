@@ -7,7 +7,7 @@ asked about one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NoReturn
@@ -28,10 +28,20 @@ from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.metering import count_receipt
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back, in_a_lane
-from bloomredis.protocol.replies import Refusal, Reply, checked, flags_of, is_used_by_clone, outcome_matters
+from bloomredis.protocol.replies import (
+    Refusal,
+    Reply,
+    checked,
+    flags_of,
+    is_answer,
+    is_used_by_clone,
+    outcome_matters,
+    raise_explained,
+)
 from bloomredis.protocol.steps import Op
-from bloomredis.stored.base import Arguments, Stored
+from bloomredis.stored.base import UNBOUNDED, Arguments, Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
+from bloomredis.stored.item_calls import Add, ContainsByReading, Template
 
 ADD, CONTAINS = scripts.load("add"), scripts.load("contains")
 _ADD_COUNT: Final = scripts.load("add_count")
@@ -60,31 +70,58 @@ class Membership:
         self._lanes = lanes
         self._ledger = ledger
         self._retry_safe = retry_safe
+        self._is_prepared = retry_safe and stored.wait is None and not stored.only_read
+        self._template: Template | None = None
+        self.reads = False
+        """A test of one item may read its blocks: several commands cost hardly more than one."""
+        self.passed: Callable[[], object] | None = None
+        """Called when the capacity is reached."""
         self.loaded = 0  # items that were new in loads
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_template": None}
+
+    def _known(self, handle: Handle) -> Template:
+        """Return what the calls about a handle have in common."""
+        known = self._template
+        if known is None or known.handle is not handle:
+            self._template = known = Template(self._stored, handle, self._change, replicas=self._replicas)
+        return known
 
     def test_one(self, item: bytes) -> Op[bool]:
         """Test an item."""
-        return self._stored.attempt(partial(self.test_under, item=item))
+        while True:
+            handle = self._stored.handle or (yield from self._stored.open())
+            with suppress(LayoutChanged):
+                return (yield from self.test_under(handle, item))
 
     def test_under(self, handle: Handle, item: bytes) -> Op[bool]:
         """Test an item in the filter that `handle` names."""
+        call = self._known(handle).test_of(item, reads=self.reads)
+        heard: Sequence[Any] = ()
+        try:
+            reply = yield call
+        except Exception as error:
+            heard = (error,)
+        else:
+            there = call.found(reply)
+            if there is not None:
+                return there
+            heard = (reply,)
+        if isinstance(call, ContainsByReading):  # the script says what it means, but for an error
+            if isinstance(heard[0], Exception):
+                raise_explained(heard[0])
+            heard = ()
         pack = partial(handle.layout.pack_one, item)
-        (answer,) = yield from self._stored.test(handle, (item,), pack, replicas=self._replicas)
+        (answer,) = yield from self._stored.test(handle, (item,), pack, replicas=self._replicas, heard=heard)
         return answer
 
-    def test_sent(self, handle: Handle, item: bytes) -> Op[bool]:
-        """Test an item by a call that has been sent already: it is the first step."""
-        try:
-            return (yield from self.test_under(handle, item))
-        except LayoutChanged:
-            return (yield from self.test_one(item))
-
-    def test(self, batch: Encoded | Prepared, sent: Handle | None = None) -> Op[list[bool]]:
-        """Test items, some in each script; the first of them may have been sent already, to `sent`."""
+    def test(self, batch: Encoded | Prepared) -> Op[list[bool]]:
+        """Test items, some in each script."""
         items, prepared = parts_of(batch)
         answers: list[bool] = []
         while len(answers) < len(items):
-            handle, sent = sent or (yield from self._stored.acquire()), None
+            handle = yield from self._stored.acquire()
             cut, last = cutter(handle, items, len(answers), prepared)
             with suppress(LayoutChanged):
                 for start in range(len(answers), last, handle.items):
@@ -95,20 +132,26 @@ class Membership:
 
     def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
         """Add an item; True if it was new.  `token` names the call that is asked about."""
-        return self._stored.attempt(partial(self.add_under, item=item, token=token))
+        while True:
+            handle = self._stored.handle or (yield from self._stored.open())
+            try:
+                if token is None and not self._ledger.items:
+                    return (yield from self._add(handle, handle.layout.pack_one(item), (item,))) == 1
+                return (yield from self.add_under(handle, item, token))
+            except LayoutChanged:
+                continue
 
     def add_under(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
         """Add an item to the filter that `handle` names."""
         packed = handle.layout.pack_one(item)
-        if token is None and self._ledger.find(item, handle.generation) is None:
+        if token is None and (not self._ledger.items or self._ledger.find(item, handle.generation) is None):
             return (yield from self._add(handle, packed, (item,))) == 1
         return (yield from self._add_pending(handle, packed, item, token)) == 1
 
-    def add(self, batch: Encoded | Prepared, source: Sequence[Any], sent: Any = None) -> Op[Answers]:
+    def add(self, batch: Encoded | Prepared, source: Sequence[Any]) -> Op[Answers]:
         """Add items, some in each script; say of each whether it was new.
 
         :param source: the items as the caller gave them, for the error of an interrupted batch.
-        :param sent: a call with all of them that has been sent already: it is the first step.
         """
         items, prepared = parts_of(batch)
         generations: list[tuple[int, bytes]] = []  # of the answers from each index on
@@ -120,14 +163,11 @@ class Membership:
         answers = Answers(keep)
         try:
             while len(answers) < len(items):
-                handle = sent.handle if sent else (yield from self._stored.acquire())
+                handle = self._stored.handle or (yield from self._stored.open())
                 generations.append((len(answers), handle.generation))
-                call, sent = sent, None
                 with suppress(LayoutChanged):
-                    if call:
-                        packed = call.command[-2]
-                        reply = yield from self.add_in(call.lane, handle, packed, items, call.sent)
-                        answers += flags_of(reply)
+                    if len(items) <= handle.items and not (answers or prepared or self._ledger.items):
+                        answers += flags_of((yield from self._add(handle, handle.layout.pack(items), items)))
                     else:
                         yield from self._add_rest(handle, items, answers, prepared)
         except Exception as error:
@@ -163,36 +203,81 @@ class Membership:
                 at = len(answers)
                 answers += flags_of((yield from self._add(handle, cut(at, stop), items[at:stop])))
 
-    def _add(self, handle: Handle, packed: bytes, items: Encoded, *, elsewhere: bool = False) -> Op[Reply]:
+    def _add(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
         """Add packed items in one script, in a lane that is theirs until they are answered."""
+        if not self._is_prepared:
+            reply = yield from self._add_by_parts(handle, packed, items)
+            self.count(reply)
+            return reply
+        lanes, sent = self._lanes.free, clock.now()
+        lane = lanes.pop() if lanes else self._lanes.take()
+        lane.next_call(crc32(packed, handle.check))
+        try:
+            reply = heard = yield Add(self._known(handle), packed, lane)
+        except BaseException as error:  # interrupted or not
+            heard = error
+        if self._is_plain(heard, len(items), sent):
+            give_back(lane)
+        else:
+            reply = yield from self._add_in(lane, handle, packed, items, sent=sent, heard=(heard,))
+        self.count(reply)
+        return reply
+
+    def _is_plain(self, heard: Any, count: int, sent: float) -> bool:
+        """Return whether what a call was answered needs no closer look: the answers of all items, in time."""
+        least = count if self._stored.is_one_bitmap else 1
+        return (heard == 1 == count) or (
+            is_answer(heard, count, least) and clock.now() - sent <= RECEIPT_SECONDS
+        )
+
+    def count(self, reply: Reply) -> None:
+        """Count the items that were new; say where the capacity is reached."""
+        stored = self._stored
+        stored.left -= reply if isinstance(reply, int) else sum(flags_of(reply))
+        if stored.left <= 0:
+            if self.passed is None:  # nobody watches over it
+                stored.left = UNBOUNDED
+            else:
+                self.passed()
+
+    def _add_by_parts(
+        self, handle: Handle, packed: bytes, items: Encoded, *, elsewhere: bool = False
+    ) -> Op[Reply]:
+        """Add packed items by a call that is put together each time: one without a lane, or with WAIT.
+
+        :param elsewhere: it is not the first lane; this one is nobody else's, whatever the server says.
+        """
         if self._stored.only_read:
             self._stored.check_writable()
-        if not self._retry_safe:
-            with outcome_matters(self._stored.name):
-                reply: Reply = yield from self._stored.run(self._change, handle, [packed], again=False)
-                return checked(reply, len(items))
-        lane = self._lanes.take()
-        lane.next_call(crc32(packed, handle.check))
-        return (yield from self.add_in(lane, handle, packed, items, clock.now(), elsewhere=elsewhere))
+        if self._retry_safe:
+            lane = self._lanes.take()
+            lane.next_call(crc32(packed, handle.check))
+            return (
+                yield from self._add_in(lane, handle, packed, items, sent=clock.now(), elsewhere=elsewhere)
+            )
+        with outcome_matters(self._stored.name):
+            reply: Reply = yield from self._stored.run(self._change, handle, [packed], again=False)
+            return checked(reply, len(items))
 
-    def add_in(
+    def _add_in(
         self,
         lane: Lane,
         handle: Handle,
         packed: bytes,
         items: Encoded,
-        sent: float,
         *,
+        sent: float,
+        heard: Sequence[Any] = (),
         elsewhere: bool = False,
     ) -> Op[Reply]:
         """Add packed items by the last call of a lane, which is first sent at that monotonic time.
 
-        :param elsewhere: it is not the first lane; this one is nobody else's, whatever the server says.
+        :param heard: the reply or the error of the first sending, where that is over.
         """
         reply: Reply
+        run = partial(self._stored.run, self._change, handle, (packed, lane.call), (lane.key,), heard=heard)
         try:
-            answer = yield from self._stored.run(self._change, handle, (packed, lane.call), (lane.key,))
-            reply = checked(answer, len(items), len(items) if self._stored.is_one_bitmap else 1)
+            reply = checked((yield from run()), len(items), len(items) if self._stored.is_one_bitmap else 1)
         except BaseException as error:
             if is_used_by_clone(error) and not elsewhere:
                 return (yield from self._add_elsewhere(lane, handle, packed, items, sent))
@@ -204,13 +289,6 @@ class Membership:
             self._check_late(reply, lane, handle, items, sent)
         give_back(lane)
         return reply
-
-    def add_sent(self, lane: Lane, handle: Handle, packed: Any, item: bytes, sent: float) -> Op[bool]:
-        """Add an item by the last call of a lane, which has been sent already: it is the first step."""
-        try:
-            return (yield from self.add_in(lane, handle, packed, (item,), sent)) == 1
-        except LayoutChanged:
-            return (yield from self.add_one(item, None))
 
     def _check_late(self, reply: Reply, lane: Lane, handle: Handle, items: Encoded, sent: float) -> None:
         """Raise `OutcomeUnknownError` if an item of a late reply is "already there".
@@ -228,7 +306,7 @@ class Membership:
     ) -> Op[Reply]:
         """Add packed items in another lane: theirs is also that of a cloned machine or process."""
         self._lanes.renew()
-        reply = yield from self._add(handle, packed, items, elsewhere=True)
+        reply = yield from self._add_by_parts(handle, packed, items, elsewhere=True)
         flags = flags_of(reply)
         if not all(flags):  # perhaps by an earlier sending, whose receipt the clone has overwritten
             self._raise_unknown(None, lane, handle, items, sent - RECEIPT_SECONDS, late=flags)
@@ -286,11 +364,13 @@ class Membership:
         arguments: Arguments = [packed, own, pending.call, pending.index]
         try:
             answer = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
-            return checked(answer, 1)
+            reply = checked(answer, 1)
         except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
             # The token is its caller's, who may ask too; without it this object asks again.
             given = by_token or is_used_by_clone(error)
             raise_unknown(self._stored.name, error, [pending.token(item) if given else None])
+        self.count(reply)
+        return reply
 
     def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Reply]:
         """Return a kept answer once the item, which the filter has, is in its successor too.

@@ -71,24 +71,30 @@ class PlainOperations(Queueing, FilterOperations):
             _check_foreign(name, foreign, options, local_cache=local_cache)
             stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
         super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
-        self.fullness = _fullness(stored, on_full)
+        self._watch(_fullness(stored, on_full))
 
-    def add(self, item: Any, *, token: str | None = None) -> Op[bool]:
-        """Add an item; True if this call was the first to add it."""
-        operation = super().add(item, token=token)
-        return operation if self.fullness is None else self.fullness.watched(operation, int)
+    def _watch(self, fullness: Fullness | None) -> None:
+        self.fullness = fullness
+        self.membership.passed = None if fullness is None else fullness.passed
+
+    def add_one(self, encoded: bytes, token: str | None) -> Op[bool]:
+        """Add an item, which has been encoded."""
+        operation = super().add_one(encoded, token)
+        return operation if self.fullness is None else self.fullness.watched(operation)
 
     def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
         """Add `items`, which have been encoded."""
         operation = super().add_encoded(encoded, items)
-        return operation if self.fullness is None else self.fullness.watched(operation, sum)
+        return operation if self.fullness is None else self.fullness.watched(operation)
 
     def commit_now(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim, in one step."""
         operation, new = super().commit_now(held), int(held.state == "claimed")
-        if self.fullness is None:
-            return operation
-        return self.fullness.watched(operation, lambda _: new, adds=False)
+        if self.fullness is not None:
+            yield from self.fullness.beside_a_look(operation)
+            self.membership.count(new)
+        else:
+            yield from operation
 
     def at(self, name: str, ttl: Seconds | None) -> PlainOperations:
         """Return the verbs of another bitmap in this layout; each insert renews its `ttl`."""
@@ -114,7 +120,7 @@ class PlainOperations(Queueing, FilterOperations):
         """Return the verbs of another filter with the same options."""
         other = PlainOperations.__new__(PlainOperations)
         super(PlainOperations, other).__init__(stored, self.options)
-        other.fullness = Fullness(stored, "warn")
+        other._watch(Fullness(stored, "warn"))  # noqa: SLF001 - its own class
         return other
 
     def snapshot(self) -> Op[LocalFilter[Any]]:

@@ -48,6 +48,13 @@ class RoutedOperations(Verbs):
         self.options = options
         self.batched: set[str] = set()
         self._parts: dict[Place, Queueing] = {}
+        self._reads = False
+
+    def read_at_once(self, reads: bool) -> None:  # noqa: FBT001 - the one thing that it sets
+        """Let tests of one item read its blocks: several commands cost hardly more than one."""
+        self._reads = reads
+        for part in list(self._parts.values()):
+            part.read_at_once(reads)
 
     @abstractmethod
     def _place(self, encoded: bytes) -> Place:
@@ -69,15 +76,14 @@ class RoutedOperations(Verbs):
     def _part(self, place: Place) -> Queueing:
         part = self._parts.get(place)
         if part is None:
-            part = self._parts.setdefault(place, self._new_part(place))
+            part = self._new_part(place)
+            part.read_at_once(self._reads)
+            part = self._parts.setdefault(place, part)
         return part
 
     def _on(self, place: Place, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         """Run an operation of a part on its server."""
         return at(place[0] if self.servers > 1 else None, call(self._part(place)))
-
-    def _route(self, item: Any, call: Callable[[Queueing], Op[T]]) -> Op[T]:
-        return self._route_encoded(self.codec.encode(item), call)
 
     def _route_encoded(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
         yield from self._ready()
@@ -85,7 +91,7 @@ class RoutedOperations(Verbs):
 
     def _queued(self, item: Any, call: Callable[[Queueing], Op[None]]) -> Op[None]:
         yield from self._ready_anew()
-        yield from self._route(item, call)
+        yield from self._route_encoded(self.codec.encode(item), call)
 
     def _everywhere(self, places: Iterable[Place], call: Callable[[Queueing], Op[T]]) -> Op[list[T]]:
         """Run an operation of several parts; all are done before an error of one is raised."""
@@ -120,11 +126,13 @@ class RoutedOperations(Verbs):
 
     def add(self, item: Any, *, token: str | None = None) -> Op[bool]:
         """Add an item; True if this call was the first to add it."""
-        return self._route(item, lambda part: part.add(item, token=token))
+        encoded = self.codec.encode(item)
+        return self._route_encoded(encoded, lambda part: part.add_one(encoded, token))
 
     def contains(self, item: Any) -> Op[bool]:
         """Return whether an item is in the filter."""
-        return self._route(item, lambda part: part.contains(item))
+        encoded = self.codec.encode(item)
+        return self._route_encoded(encoded, lambda part: part.test_one(encoded))
 
     def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
         """Add `items`, which have been encoded."""

@@ -34,11 +34,13 @@ class Shard(Queueing):
 
     stored: StoredShard
 
-    def contains(self, item: Any) -> Op[bool]:
-        """Return whether an item is in the shard."""
-        if (yield from self.stored.is_absent()):
-            return False
-        return (yield from super().contains(item))
+    def test_one(self, encoded: bytes) -> Op[bool]:
+        """Test an item, which has been encoded."""
+        operation = super().test_one(encoded)
+        return operation if self.stored.handle is not None else self._test_if_made(operation)
+
+    def _test_if_made(self, operation: Op[bool]) -> Op[bool]:
+        return not (yield from self.stored.is_absent()) and (yield from operation)
 
     def contains_encoded(self, encoded: Encoded | Prepared) -> Op[list[bool]]:
         """Test items that have been encoded."""
@@ -109,6 +111,9 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         return {self._shard(number): own for number, own in self.stored.known.parted(encoded).items()}
 
     def _route_encoded(self, encoded: bytes, call: Callable[[Queueing], Op[T]]) -> Op[T]:
+        part = self._part_of(encoded) if self.servers == 1 else None
+        if part is not None:
+            return call(part)
         return self._beside_a_look(partial(super()._route_encoded, encoded, call))
 
     def _batches(self, encoded: Encoded, parts: dict[Place, list[int]]) -> Iterable[Encoded | Prepared]:
@@ -137,7 +142,7 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
     def _new_part(self, place: Place) -> Queueing:
         return Shard(place[1], self.options)
 
-    def part_of(self, encoded: bytes) -> Queueing | None:
+    def _part_of(self, encoded: bytes) -> Queueing | None:
         """Return the shard that an item lives in, None if the record has to be read first."""
         if self.stored.handle is None or self.stored.is_look_due():
             return None

@@ -49,6 +49,12 @@ class Codec:
 
     def encode(self, item: Any) -> bytes:
         """Return an item's bytes; raises TypeError or ValueError if it has none."""
+        if self.is_plain:
+            kind = type(item)
+            if kind is str and item.isascii():
+                return item.encode()  # type: ignore[no-any-return]  # a str's
+            if kind is bytes:
+                return item  # type: ignore[no-any-return]  # bytes
         if self._custom is None:
             try:
                 return self._encoder.encode(item)
@@ -73,6 +79,12 @@ class Codec:
         return encoded.decode() if encoded.isascii() else encoded
 
 
+def _nothing() -> Op[list[bool]]:
+    """Return the answers to no items."""
+    return []
+    yield  # a generator
+
+
 class Verbs(ABC):
     """Verbs that follow from others, and these others."""
 
@@ -82,16 +94,16 @@ class Verbs(ABC):
     batched: set[str]
     """Verbs of which this object has made a batch of claims."""
 
-    def add_many(self, items: Iterable[Any]) -> Op[list[bool]]:
+    def add_many(self, items: Iterable[Any]) -> Op[Answers] | Op[list[bool]]:
         """Add items; return for each, in order, whether it was new."""
         batch = listed(items)
         encoded = self.codec.encode_all(batch)
-        return list((yield from self.add_encoded(encoded, batch))) if batch else []
+        return self.add_encoded(encoded, batch) if batch else _nothing()
 
     def contains_many(self, items: Iterable[Any]) -> Op[list[bool]]:
         """Return for each item, in order, whether it is in the filter."""
         encoded = self.codec.encode_all(listed(items))
-        return (yield from self.contains_encoded(encoded)) if encoded else []
+        return self.contains_encoded(encoded) if encoded else _nothing()
 
     def claim(
         self, item: Any, lease: float | timedelta, make: Callable[[Held], C], owner: str | None = None

@@ -27,14 +27,32 @@ class Wait:
 _TOUCH: Final = load("touch")
 
 
+def tail_of(keys: Sequence[bytes], arguments: Sequence[bytes | int | str]) -> Command:
+    """Return what stands behind a script's name in its command."""
+    sent = [b"%d" % each if isinstance(each, int) else each for each in arguments]  # as `Command` says
+    return (b"%d" % len(keys), *keys, *sent)
+
+
 def call(
     script: Script,
     keys: Sequence[bytes],
     arguments: Sequence[bytes | int | str],
     wait: Wait | None = None,
     *,
+    again: bool = True,
+) -> Op[Any]:
+    """Run a script as `called` does."""
+    return called(script, tail_of(keys, arguments), wait, again=again)
+
+
+def called(
+    script: Script,
+    tail: Command,
+    wait: Wait | None = None,
+    *,
     reads: bool = False,
     again: bool = True,
+    heard: Sequence[Any] = (),
 ) -> Op[Any]:
     """Run a script by its SHA; a server that lacks the script gets it with the same call.
 
@@ -43,17 +61,18 @@ def call(
 
     :param reads: the script is read-only, and a replica may answer.
     :param again: the call is idempotent, and may be sent again after a lost reply.
+    :param heard: the reply or the error of the first sending, where that is over.
     :raises Refusal: the script refuses.
     :raises ServerRefusedError: the server does.
     :raises ConnectionFailedError: no reply came, or one of another form, or too few replicas confirmed the
         write.
     """
-    sent = [b"%d" % each if isinstance(each, int) else each for each in arguments]  # as `Command` says
-    tail = (b"%d" % len(keys), *keys, *sent)
     try:
         try:
             command = ("EVALSHA", script.sha, *tail)
-            if reads:
+            if heard:
+                reply = _heard(heard)
+            elif reads:
                 reply = yield Call([command], text=script.text)
             else:
                 reply = yield from _sent(command, wait, again=again)
@@ -66,10 +85,16 @@ def call(
     return checked(script.verb, reply)
 
 
-def send(commands: Command | list[Command]) -> Op[Any]:
-    """Send commands that may be sent again; raise the first error that stands among the replies."""
+def send(commands: Command | list[Command], heard: Sequence[Any] = ()) -> Op[Any]:
+    """Send commands that may be sent again; raise the first error that stands among the replies.
+
+    :param heard: the reply or the error of the first sending, where that is over.
+    """
     try:
-        reply = yield Call(commands, is_single=False) if isinstance(commands, list) else Call([commands])
+        if heard:
+            reply = _heard(heard)
+        else:
+            reply = yield Call(commands, is_single=False) if isinstance(commands, list) else Call([commands])
     except Exception as error:
         raise_explained(error)
     if not isinstance(commands, list):
@@ -78,6 +103,13 @@ def send(commands: Command | list[Command]) -> Op[Any]:
         if isinstance(each, Exception):
             raise_explained(each)
     return [checked(command[0], each) for command, each in zip(commands, reply, strict=True)]
+
+
+def _heard(outcome: Sequence[Any]) -> Any:
+    (reply,) = outcome
+    if isinstance(reply, BaseException):
+        raise reply
+    return reply
 
 
 def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:

@@ -18,14 +18,14 @@ T = TypeVar("T")
 def at(server: int | None, operation: Op[T]) -> Op[T]:
     """Run an operation on one of several servers; steps that name a server keep it."""
     if server is None:
-        return (yield from operation)
+        return operation
 
     def sent(step: Step) -> Op[Any]:
         if isinstance(step, Many):
             return (yield Many([call if call.server else call.to(server) for call in step.calls]))
         return (yield step.to(server) if isinstance(step, Call) and not step.server else step)
 
-    return (yield from through(operation, sent))
+    return through(operation, sent)
 
 
 def through(operation: Op[T], execute: Callable[[Step], Op[Any]]) -> Op[T]:

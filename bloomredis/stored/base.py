@@ -26,7 +26,7 @@ from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.calls import Wait, call
+from bloomredis.protocol.calls import Wait, called
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, checked, flags_of
 from bloomredis.protocol.steps import Op
@@ -174,22 +174,27 @@ class Stored(ABC):
         replicas: bool = True,
         again: bool = True,
         earlier: bool = False,
+        heard: Sequence[Any] = (),
     ) -> Op[Any]:
         """Run a script on the filter that `handle` names; one that only reads waits for no replica.
 
         :param replicas: one that reads may be executed by a replica.
         :param again: it may be sent again where it is not known whether it was executed.
         :param earlier: it is about an earlier call, which only the whole script knows.
+        :param heard: the reply or the error of the first sending, where that is over.
         :raises LayoutChanged: the filter is another one by now; the object has caught up.
         """
         if not reads:
             self.check_writable()
         wait = None if reads else self.wait
         anywhere = reads and replicas and self.notices_loss
-        every, values = [handle.key, *keys, *handle.extra], [handle.identity, *arguments]
         version = self.script(script, WHOLE if earlier and handle.version == IN_BLOCKS else handle.version)
         try:
-            return (yield from call(version, every, values, wait, reads=anywhere, again=again))
+            return (
+                yield from called(
+                    version, handle.tail(keys, arguments), wait, reads=anywhere, again=again, heard=heard
+                )
+            )
         except Refusal as refusal:
             met = refusal
         yield from self._recover(met, handle)
@@ -202,9 +207,10 @@ class Stored(ABC):
         pack: Callable[[], bytes],
         *,
         replicas: bool = True,
+        heard: Sequence[Any] = (),
     ) -> Op[list[bool]]:
         """Test items by one call; `pack` packs them for a script.  Raises `LayoutChanged` as `run` does."""
-        reply = yield from self.run(_CONTAINS, handle, [pack()], reads=True, replicas=replicas)
+        reply = yield from self.run(_CONTAINS, handle, [pack()], reads=True, replicas=replicas, heard=heard)
         return flags_of(checked(reply, len(items), len(items)))
 
     def _recover(self, refusal: Refusal, handle: Handle) -> Op[None]:

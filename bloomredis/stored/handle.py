@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Layout, Packing
+from bloomredis.protocol.calls import tail_of
 from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.steps import Command
 from bloomredis.stored.header import Header
 
 
@@ -89,6 +91,13 @@ class Handle:
         """The layout, of a filter in one bitmap; while it is being rebuilt without that of its successor."""
         layout: object = self.layout
         return cast("Layout", cast("Layered", layout).layers[0] if self.is_being_rebuilt else layout)
+
+    def tail(self, keys: Sequence[bytes], arguments: Sequence[bytes | int | str]) -> Command:
+        """Return what stands behind the name of a script: how many keys, all keys, identity, arguments.
+
+        :param keys: those besides the filter's own.
+        """
+        return tail_of((self.key, *keys, *self.extra), (self.identity, *arguments))
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)

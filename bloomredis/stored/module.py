@@ -119,10 +119,11 @@ class StoredModule(Versioned):
         pack: Callable[[], bytes],  # noqa: ARG002 - the module takes them as they are
         *,
         replicas: bool = True,  # noqa: ARG002 - one may lack the markers that were just made
+        heard: Sequence[Any] = (),
     ) -> Op[list[bool]]:
         """Test items and markers by one command, without a script."""
         try:
-            reply = yield from send(test_command(handle, items))
+            reply = yield from send(test_command(handle, items), heard)
         except Exception as error:
             self._raise_understood(error)
         answers = answers_of(reply, len(items))

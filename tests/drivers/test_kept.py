@@ -487,7 +487,7 @@ def test_an_exception_before_the_reply_is_read(
     assert (f.contains("nobody"), f.add("a")) == (False, True)
 
 
-@pytest.mark.parametrize("where", [Kept.call, Kept.use, Kept.take, Kept._exchange_prepared])
+@pytest.mark.parametrize("where", [Kept.call, Kept.use, Kept.take, Kept._exchange_items])
 def test_an_exception_at_any_line_loses_no_connection(own: redis.Redis, where: Callable[..., Any]) -> None:
     """Each goes back to the pool or is closed; none is counted as in use for ever, or is free twice."""
     f = make(own)

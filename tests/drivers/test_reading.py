@@ -13,8 +13,8 @@ import redis.asyncio
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, FilterLostError, ServerRefusedError, ShardedBloomFilter
-from bloomredis.operations.usual_contains import UsualReading
 from bloomredis.stored import planning
+from bloomredis.stored.item_calls import ContainsByReading
 from tests.support.proxy import after, passed, proxied
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -29,7 +29,7 @@ def calls_of_scripts(client: redis.Redis) -> int:
 
 
 def reads(f: Any) -> bool:
-    return isinstance(f._usual.contains("any"), UsualReading)
+    return isinstance(next(f._operations.contains("any")), ContainsByReading)
 
 
 @for_each("rate", RATES)
@@ -160,7 +160,8 @@ def test_an_exception_between_the_replies(
     f.add("x")
     assert f.contains("x")
     (connection,) = any_client.connection_pool._available_connections
-    replies = f._usual.contains("x").wire()[1]  # type: ignore[union-attr]
+    operations: Any = f._operations
+    replies = len(next(operations.contains("x")).commands)
     for number in range(replies):
         left = iter(range(number))
         read = connection.read_response

@@ -1,4 +1,4 @@
-"""Prepared calls are sent as the very bytes of their commands."""
+"""Calls about items are sent as the very bytes of their commands."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 import hiredis
 
 from bloomredis import BloomFilter, CountingBloomFilter, ScalingBloomFilter
+from bloomredis.stored.item_calls import ItemCall
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server
 from tests.support.values import for_each
 
+packed: Any = hiredis.pack_command
 SIZE = {"capacity": 1000, "error_rate": 1e-3}
 FILTERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "blocked": (BloomFilter, SIZE),
@@ -24,7 +26,7 @@ FILTERS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @for_each("kind", FILTERS)
 @for_each("name", ["seen", "gesehen é{x}"])
-def test_the_bytes_of_prepared_calls(any_server: Server, kind: str, name: str) -> None:
+def test_the_bytes_of_calls_about_items(any_server: Server, kind: str, name: str) -> None:
     """They are what the client would make of the command, for items of any length."""
     with any_server.client() as client:
         bloom, options = FILTERS[kind]
@@ -33,6 +35,10 @@ def test_the_bytes_of_prepared_calls(any_server: Server, kind: str, name: str) -
         assert filter_.add("warm")
         assert "warm" in filter_
         for item in ("a", "", "é" * 200, b"\x00\r\n$1", "x" * 1000):
-            for call in (filter_._usual.add(item), filter_._usual.contains(item)):
-                step = call.command if isinstance(call.command, list) else [call.command]
-                assert call.wire() == ([b"".join(map(hiredis.pack_command, step))], len(step))
+            for operation in (filter_._operations.add(item), filter_._operations.contains(item)):
+                call = next(operation)
+                assert isinstance(call, ItemCall)
+                assert call.wire() == (
+                    [b"".join(map(packed, call.commands))],
+                    len(call.commands),
+                )

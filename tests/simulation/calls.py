@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from bloomredis.asyncio import Claim
-from tests.simulation.entries import in_local_cache, prepared
+from tests.simulation.entries import in_local_cache
 from tests.simulation.history import Request
 from tests.simulation.kinds import NAMES
 from tests.simulation.processes import Call, Owner
@@ -131,14 +131,10 @@ def _start(world: World, call: Call, verb: str, items: Sequence[int]) -> None:
     """Start a call as a thread does."""
     world.check(call.owner.process)
     operations, item = call.owner.filter, NAMES[items[0]] if items else ""
-    if verb in ("add", "contains") and call.requests[0].earlier is None:
-        if in_local_cache(operations, item):
-            call.end(verb == "contains", None)
-            return
-        operation = prepared(operations, verb, item)
-        if operation is not None:
-            call.start(operation, world.send)
-            return
+    is_plain = verb in ("add", "contains") and call.requests[0].earlier is None
+    if is_plain and in_local_cache(operations, item):
+        call.end(verb == "contains", None)
+        return
     call.start(_operation(world, call, verb, items), world.send)
 
 

@@ -24,17 +24,8 @@ PlainOperations: Callable[..., Any] = (
 NOTHING_IN_DOUBT: type[Exception] = getattr(errors, "ConnectionFailedError", OutcomeUnknownError)
 """What is raised for a call that may simply be made again."""
 
-_usual = _found("bloomredis.operations.usual", "usual")
-
 
 def in_local_cache(operations: Any, item: str) -> bool:
     """Return whether a call is answered without the server."""
     known: Callable[[str], bool] = getattr(operations, "in_local_cache", None) or operations.known
     return known(item)
-
-
-def prepared(operations: Any, verb: str, item: str) -> Any:
-    """Return the operation of a call whose commands are prepared without one, None if there is none."""
-    usual = _usual and verb in ("add", "contains") and _usual(operations, reads=True)
-    call = usual and getattr(usual, verb)(item)
-    return call and call.operation()

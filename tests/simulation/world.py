@@ -70,7 +70,9 @@ class World(Stage):
     def made(self, owner: Owner, options: dict[str, Any]) -> Any:
         given = self.kind.options | dict(self.scenario.options) | options
         if owner.process.loop is None:
-            return self.kind.operations(KEY, **given)
+            operations = self.kind.operations(KEY, **given)
+            operations.read_at_once(True)
+            return operations
         return self.kind.asynchronous(self.client(owner), KEY, **given)
 
     def start(self, ref: str, name: str, verb: str, items: Sequence[int], other: str | None) -> None:

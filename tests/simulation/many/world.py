@@ -15,7 +15,6 @@ from tests.history.calls import Ask
 from tests.history.calls import Call as Record
 from tests.history.plans import Kind
 from tests.simulation.actions import Scenario
-from tests.simulation.entries import prepared
 from tests.simulation.environment import Environment
 from tests.simulation.history import Violation
 from tests.simulation.many.debts import Debts
@@ -88,6 +87,8 @@ class ManyWorld(Stage):
         operations = self.kind.operations(KEY, **given)
         if len(several) > 1:
             operations.over(len(several))
+        else:
+            operations.read_at_once(True)
         return operations
 
     def notice(self, why: str) -> None:
@@ -147,9 +148,7 @@ class ManyWorld(Stage):
             self._start_task(call, ask)
             return
         self.check(owner.process)
-        plain = ask.items and ask.token is None and len(self.servers) == 1
-        operation = prepared(owner.filter, verb, ask.items[0]) if plain else None
-        call.start(operation or _OPERATIONS[verb](owner.filter, ask), self.send)
+        call.start(_OPERATIONS[verb](owner.filter, ask), self.send)
 
     def _start_task(self, call: Call, ask: Ask) -> None:
         loop = call.owner.process.loop
