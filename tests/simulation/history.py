@@ -35,6 +35,7 @@ class Request:
     :ivar claims: whether its last command got the claim.
     :ivar committed: the entry of the log when a commit was first executed.
     :ivar opened: the entry of the log and the generation that it opened, if it did; what it was `told` of.
+    :ivar is_behind: whether another call of its object has been told what is there since it began.
     :ivar held: what a claim was answered with, or what a commit is about.
     :ivar holder: the name of who claims, None for nobody's.
     :ivar ending: the verb that ends the claim, once that began.
@@ -63,6 +64,7 @@ class Request:
             "holder",
         ),
         *(
+            "is_behind",
             "is_cancelled",
             "is_load",
             "is_repeated",
@@ -96,6 +98,7 @@ class Request:
         self.told: bytes | None = None
         self.committed: int | None = None
         self.is_single = True
+        self.is_behind = False
         self.is_load = self.is_repeated = False
         self.claims = False
         self.is_cancelled = False

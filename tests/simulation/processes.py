@@ -70,12 +70,20 @@ class Owner:
             self.generations[generation] = math.inf
             self._newest = generation
 
-    def told(self, request: Request) -> None:
-        """Note that a call is given the reply that says what it opened."""
-        request.told = request.opened and request.opened[1]
-        newer = request.opened is not None and (self._opened is None or request.opened[0] >= self._opened[0])
-        if newer and request.verb in ACKNOWLEDGING:
-            self._opened = request.opened
+    def told(self, requests: Sequence[Request]) -> None:
+        """Note that calls are given the reply that says what they opened.
+
+        What another call of the object has been told since they began stands, but for calls that acknowledge.
+        """
+        for request in requests:
+            if request.verb in ACKNOWLEDGING or not request.is_behind:
+                request.told = request.opened and request.opened[1]
+            newer = request.opened and (self._opened is None or request.opened[0] >= self._opened[0])
+            if newer and request.verb in ACKNOWLEDGING:
+                self._opened = request.opened
+        if any(each.opened for each in requests):
+            for other in self.running:
+                other.is_behind = other.is_behind or other not in requests
 
     @property
     def may_open(self) -> bool:

@@ -148,5 +148,4 @@ class World(Stage):
                 in range(exchange.owner.options.get("min_replicas", 0))  # the rest is not looked at
             )
         ):
-            for request in exchange.requests:
-                exchange.owner.told(request)
+            exchange.owner.told(exchange.requests)
