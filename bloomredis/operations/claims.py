@@ -24,7 +24,7 @@ from bloomredis.protocol.calls import call
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.receipts import Lanes, give_back
-from bloomredis.protocol.replies import Refusal, claims_of, is_used_by_clone, outcome_matters
+from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, is_used_by_clone
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
@@ -118,7 +118,7 @@ class Claims:
         tried = [own[0] for own in owners]
         sent = clock.now()
         try:
-            with outcome_matters(self._stored.name, _AGAIN):
+            with OutcomeMatters(self._stored.name, _AGAIN):
                 arguments = (packed, terms.lease, b"".join(tried))
                 reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
                 answers, busy = claims_of(reply, len(keys))
@@ -174,7 +174,7 @@ class Claims:
             keys.append(self._lanes.key(lane.name))
             arguments.append(lane.call.encode())
         try:
-            with outcome_matters(self._stored.name, _AGAIN):
+            with OutcomeMatters(self._stored.name, _AGAIN):
                 reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
         except Refusal as refusal:
             if not is_used_by_clone(refusal):
@@ -226,7 +226,7 @@ class Claims:
             self._pending.keep(self._key(held.encoded) + held.holder, [held.owner])
 
     def _call(self, script: scripts.Script, keys: list[bytes], held: Held, arguments: list[int]) -> Op[Any]:
-        with outcome_matters(self._stored.name, _AGAIN):
+        with OutcomeMatters(self._stored.name, _AGAIN):
             return (yield from call(script, keys, [held.value, *arguments], self._stored.wait))
 
     def _check(self, held: Held) -> None:

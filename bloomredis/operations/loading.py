@@ -30,7 +30,7 @@ from bloomredis.errors import (
 from bloomredis.operations.membership import Membership
 from bloomredis.operations.outcomes import PASSING, raise_unread
 from bloomredis.protocol import scripts
-from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Compute, Next, Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Handle, LayoutChanged
@@ -187,7 +187,7 @@ def load(
         batch = yield Next(source, batches.take)
         if batches.items and (batches.is_full or not batch):
             before, done = done, done + batches.items
-            with counted(before), outcome_matters(stored.name):
+            with counted(before), OutcomeMatters(stored.name):
                 sent_to = yield from _send(stored, membership, batches, handle.generation)
                 # There is nothing to compare with if the segments were empty.
                 added = batches.finish() if batches.was_empty else (yield Compute(batches.finish))
@@ -220,7 +220,7 @@ def load_one_batch(
     handle = yield from stored.acquire()
     batch = Load(stored.segmented(handle), encoder)
     batch.take(items)
-    with outcome_matters(stored.name):
+    with OutcomeMatters(stored.name):
         sent_to = yield from _send(stored, membership, batch, handle.generation)
         added = batch.finish()
         if sent_to and added:

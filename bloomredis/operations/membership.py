@@ -29,13 +29,13 @@ from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.metering import count_receipt
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back, in_a_lane
 from bloomredis.protocol.replies import (
+    OutcomeMatters,
     Refusal,
     Reply,
     checked,
     flags_of,
     is_answer,
     is_used_by_clone,
-    outcome_matters,
     raise_explained,
 )
 from bloomredis.protocol.steps import Op
@@ -255,7 +255,7 @@ class Membership:
             return (
                 yield from self._add_in(lane, handle, packed, items, sent=clock.now(), elsewhere=elsewhere)
             )
-        with outcome_matters(self._stored.name):
+        with OutcomeMatters(self._stored.name):
             reply: Reply = yield from self._stored.run(self._change, handle, [packed], again=False)
             return checked(reply, len(items))
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from bloomredis.bits.encoding import Encoder, RowError
 from bloomredis.operations.loading import counted
 from bloomredis.protocol import scripts
-from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Next, Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.handle import Handle
@@ -42,7 +42,7 @@ def load_items(
     """
     rows = _Rows(encoder)
     while (yield Next(source, rows.take)):
-        with counted(rows.done), outcome_matters(stored.name):
+        with counted(rows.done), OutcomeMatters(stored.name):
             yield from _send(stored, rows.encoded)
         rows.done += len(rows.encoded)
         if progress is not None:

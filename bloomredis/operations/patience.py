@@ -40,13 +40,17 @@ def with_connection(operation: Op[T]) -> Op[T]:
 
 def _sent(step: Step) -> Op[Any]:
     """Execute a step, again and again while no connection is free for it."""
-    until, waits = clock.now() + CONNECTION_SECONDS, pauses(_POLLED)
+    until, waits = 0.0, pauses(_POLLED)
     while True:
         try:
             return (yield step)
         except Exception as error:
+            if not is_unsent(error):
+                raise
+            if not until:
+                until = clock.now() + CONNECTION_SECONDS
             pause = next(waits)
-            if not is_unsent(error) or clock.now() + pause > until:
+            if clock.now() + pause > until:
                 raise
         yield Sleep(pause)
 
@@ -73,14 +77,25 @@ def together(helds: Sequence[Held], call: Callable[[Held], Op[None]]) -> Op[list
 
 def until_lease_ends(held: Held, commit: Callable[[Held], Op[None]]) -> Op[None]:
     """Commit a claim; again after an error that may pass, as long as it is held."""
-    unless_failed((yield from all_until_leases_end([held], commit)))
+    try:
+        yield from commit(held)
+    except Exception as error:
+        if not _may_pass(error, held):
+            raise
+        unless_failed((yield from _again([held], commit, [error])))
 
 
 def all_until_leases_end(
     helds: Sequence[Held], commit: Callable[[Held], Op[None]]
 ) -> Op[list[Exception | None]]:
     """Commit claims likewise, together; return the error of each."""
-    outcomes = yield from together(helds, commit)
+    return (yield from _again(helds, commit, (yield from together(helds, commit))))
+
+
+def _again(
+    helds: Sequence[Held], commit: Callable[[Held], Op[None]], outcomes: list[Exception | None]
+) -> Op[list[Exception | None]]:
+    """Commit those claims again whose error may pass; return the error of each of all."""
     for number, pause in enumerate(pauses()):
         failed = [i for i, held in enumerate(helds) if _may_pass(outcomes[i], held)]
         if not failed:

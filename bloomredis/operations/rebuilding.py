@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bloomredis import arguments
 from bloomredis.bits import sizing
 from bloomredis.operations.options import Seconds
-from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.rebuilding import Rebuild, StoredRebuildable
 from bloomredis.stored.single import StoredFilter
@@ -50,7 +50,7 @@ class Rebuilding:
 
     def begin(self) -> Op[PlainOperations]:
         """Make the successor, and return its verbs."""
-        with outcome_matters(self._stored.name, _AGAIN):
+        with OutcomeMatters(self._stored.name, _AGAIN):
             self._begun = yield from self._stored.begin_rebuild(
                 self._capacity, self._error_rate, self._timeout, take_over=self._take_over
             )
@@ -59,7 +59,7 @@ class Rebuilding:
     def end(self) -> Op[None]:
         """Put the successor in the filter's place."""
         if self._begun:
-            with outcome_matters(self._stored.name, _AGAIN):
+            with OutcomeMatters(self._stored.name, _AGAIN):
                 yield from self._stored.end_rebuild(self._begun)
 
     def abandon(self) -> Op[None]:

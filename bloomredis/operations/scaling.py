@@ -8,7 +8,7 @@ from bloomredis import arguments
 from bloomredis.bits import sizing
 from bloomredis.operations.layered import LayeredOperations
 from bloomredis.operations.options import CommonParameters, Options, Seconds
-from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
 from bloomredis.stored.adopting import AdoptedFilter
@@ -46,5 +46,5 @@ def adoption(name: str, expansion: int, tightening_ratio: float, encoded: int | 
     """Make a `BloomFilter` the first layer of a filter that grows."""
     growth = sizing.positive("expansion", arguments.bounded("expansion", expansion))
     ratio = arguments.share("tightening_ratio", tightening_ratio)
-    with outcome_matters(name, "look whether it was done: ScalingBloomFilter.open() succeeds then"):
+    with OutcomeMatters(name, "look whether it was done: ScalingBloomFilter.open() succeeds then"):
         yield from AdoptedFilter(name, encoded).adopt(growth, ratio)

@@ -21,7 +21,7 @@ from bloomredis.operations.snapshot import LocalFilter
 from bloomredis.operations.transfer import Progress
 from bloomredis.protocol import scripts
 from bloomredis.protocol.gather import gather, unless_failed
-from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Next, Op
 from bloomredis.stored import mergeable
 from bloomredis.stored.base import Arguments, Stored
@@ -111,7 +111,7 @@ def _note(progress: Progress | None, begin: int, total: int, done: int) -> None:
 def _merge_part(source: Source, part: Part, note: Callable[[int], None], into: FilterOperations) -> Op[int]:
     """OR a part into a filter of one key; return about how many of its items are new."""
     stored = into.stored
-    with outcome_matters(into.name, "merge it again"):
+    with OutcomeMatters(into.name, "merge it again"):
         handle = yield from stored.acquire()
         if handle.is_being_rebuilt:  # the pieces would not reach its successor
             raise FilterMismatchError(f"{into.name!r} is being rebuilt: merge when that has ended")

@@ -20,7 +20,7 @@ from bloomredis.operations.outcomes import Answers
 from bloomredis.operations.patience import all_until_leases_end, together, until_lease_ends, with_connection
 from bloomredis.protocol.gather import gather
 from bloomredis.protocol.receipts import Lane, Lanes, in_a_lane
-from bloomredis.protocol.replies import outcome_matters
+from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.base import Stored
 from bloomredis.stored.foreign import ForeignLayout
@@ -253,7 +253,7 @@ class StoredVerbs(Verbs):
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation with the same parameters and the same expiry."""
-        with outcome_matters(self.name), self.stored.under_way.emptying():
+        with OutcomeMatters(self.name), self.stored.under_way.emptying():
             yield from self.stored.clear()
         handle = self.stored.handle
         self._discard_pending(handle.generation or None if handle else None)  # bitmaps have none
@@ -265,7 +265,7 @@ class StoredVerbs(Verbs):
             return self.stored.delete([lane.next_call(0)], [lane.key])
 
         retry_safe = self.options.retry_safe
-        with outcome_matters(self.name), self.stored.under_way.emptying():
+        with OutcomeMatters(self.name), self.stored.under_way.emptying():
             existed = yield from in_a_lane(self.lanes, delete) if retry_safe else self.stored.delete([], [])
         handle = self.stored.handle  # another call may have opened it meanwhile, before or after
         self._discard_pending(handle.generation if handle else None)
@@ -275,7 +275,7 @@ class StoredVerbs(Verbs):
     def expire(self, seconds: float | timedelta) -> Op[None]:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
         ttl = arguments.milliseconds("seconds", seconds)
-        with outcome_matters(self.name):
+        with OutcomeMatters(self.name):
             yield from self.stored.expire(ttl)
 
     @abstractmethod

@@ -72,10 +72,10 @@ def called(
             command = ("EVALSHA", script.sha, *tail)
             if heard:
                 reply = _heard(heard)
-            elif reads:
-                reply = yield Call([command], text=script.text)
+            elif wait is None:
+                reply = yield Call([command], text=script.text if reads else "", again=again)
             else:
-                reply = yield from _sent(command, wait, again=again)
+                reply = yield from _confirmed(command, wait, again=again)
         except Exception as error:
             if not any(kind.__name__ == "NoScriptError" for kind in type(error).__mro__):
                 raise

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final, NoReturn
 
 from bloomredis.errors import (
@@ -244,15 +242,21 @@ def in_doubt(
     return OutcomeUnknownError(message, token)
 
 
-@contextmanager
-def outcome_matters(name: str, advice: str = "a second call may find its own work done") -> Iterator[None]:
-    """Turn a lost reply into `OutcomeUnknownError`."""
-    try:
-        yield
-    except ConnectionFailedError as error:
-        if not error.sent:
-            raise
-        raise in_doubt(error, name, advice) from client_error(error)
+class OutcomeMatters:
+    """The context of a call on the filter of that name; a lost reply becomes `OutcomeUnknownError`."""
+
+    __slots__ = ("advice", "name")
+
+    def __init__(self, name: str, advice: str = "a second call may find its own work done") -> None:
+        self.name = name
+        self.advice = advice
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, ConnectionFailedError) and error.sent:
+            raise in_doubt(error, self.name, self.advice) from client_error(error)
 
 
 def client_error(error: BaseException) -> BaseException:

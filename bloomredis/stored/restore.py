@@ -12,7 +12,7 @@ from bloomredis.protocol.calls import call, send
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.receipts import Lane, Lanes, in_a_lane
-from bloomredis.protocol.replies import Refusal, outcome_matters
+from bloomredis.protocol.replies import OutcomeMatters, Refusal
 from bloomredis.protocol.steps import Op
 
 _ALLOCATE, _WRITE, _RENAME_NEW = map(scripts.load, ("allocate", "write", "rename_new"))
@@ -79,7 +79,7 @@ class Writing:
             return call(_RENAME_NEW, [lane.key, *strings], [lane.next_call(0), *ttls.values()])
 
         try:
-            with outcome_matters(self._name, "look whether the key is there now"):
+            with OutcomeMatters(self._name, "look whether the key is there now"):
                 placed = yield from in_a_lane(self._lanes, rename)
         except Refusal as refusal:
             if refusal.word != replies.MISSING:

@@ -20,7 +20,7 @@ from typing import Final
 
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import FilterMismatchError, ServerRefusedError
-from bloomredis.protocol.replies import outcome_matters, unhex
+from bloomredis.protocol.replies import OutcomeMatters, unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import shard_record
 from bloomredis.stored.base import Arguments
@@ -80,7 +80,7 @@ class RestoredShards(StoredShards):
         :param generations: of the shards, by their numbers.
         :raises FilterMismatchError: the name is taken by now.
         """
-        with outcome_matters(self.name, "look whether the filter is there now"):
+        with OutcomeMatters(self.name, "look whether the filter is there now"):
             yield from self._publish(generations)
 
     def _publish(self, generations: Mapping[int, bytes]) -> Op[None]:
