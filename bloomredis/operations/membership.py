@@ -81,11 +81,10 @@ class Membership:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_template": None}
 
-    def _known(self, handle: Handle) -> Template:
-        """Return what the calls about a handle have in common."""
-        known = self._template
-        if known is None or known.handle is not handle:
-            self._template = known = Template(self._stored, handle, self._change, replicas=self._replicas)
+    def _learn(self, handle: Handle) -> Template:
+        """Return what the calls about a handle have in common, which is not what is at hand."""
+        known = Template(self._stored, handle, self._change, replicas=self._replicas)
+        self._template = known
         return known
 
     def test_one(self, item: bytes) -> Op[bool]:
@@ -97,8 +96,11 @@ class Membership:
 
     def test_under(self, handle: Handle, item: bytes) -> Op[bool]:
         """Test an item in the filter that `handle` names."""
-        call = self._known(handle).test_of(item, reads=self.reads)
-        heard: Sequence[Any] = ()
+        template = self._template
+        if template is None or template.handle is not handle:
+            template = self._learn(handle)
+        call = template.test_of(item, reads=self.reads)
+        heard: Sequence[Any]
         try:
             reply = yield call
         except Exception as error:
@@ -209,14 +211,17 @@ class Membership:
             reply = yield from self._add_by_parts(handle, packed, items)
             self.count(reply)
             return reply
-        lanes, sent = self._lanes.free, clock.now()
+        template, sent = self._template, clock.now()
+        if template is None or template.handle is not handle:
+            template = self._learn(handle)
+        lanes = self._lanes.free
         lane = lanes.pop() if lanes else self._lanes.take()
         lane.next_call(crc32(packed, handle.check))
         try:
-            reply = heard = yield Add(self._known(handle), packed, lane)
+            reply = heard = yield Add(template, packed, lane)
         except BaseException as error:  # interrupted or not
             heard = error
-        if self._is_plain(heard, len(items), sent):
+        if heard == 1 == len(items) or self._is_plain(heard, len(items), sent):
             give_back(lane)
         else:
             reply = yield from self._add_in(lane, handle, packed, items, sent=sent, heard=(heard,))
@@ -226,9 +231,7 @@ class Membership:
     def _is_plain(self, heard: Any, count: int, sent: float) -> bool:
         """Return whether what a call was answered needs no closer look: the answers of all items, in time."""
         least = count if self._stored.is_one_bitmap else 1
-        return (heard == 1 == count) or (
-            is_answer(heard, count, least) and clock.now() - sent <= RECEIPT_SECONDS
-        )
+        return is_answer(heard, count, least) and clock.now() - sent <= RECEIPT_SECONDS
 
     def count(self, reply: Reply) -> None:
         """Count the items that were new; say where the capacity is reached."""
