@@ -69,8 +69,8 @@ async def drive(
 ) -> T:
     """Execute an operation's steps until it has its answer."""
     forks.check()
-    make = client.call if type(client) is AsyncKept else None
-    execute, meter = execute or _execute, of_task.get()
+    make = client.call if execute is None and type(client) is AsyncKept else None
+    execute, meter = execute or execute_step, of_task.get()
     try:
         step = next(operation)
         while True:
@@ -96,11 +96,12 @@ async def drive(
         operation.close()  # so that it notices an interruption or cancellation at once
 
 
-async def _execute(client: Any, step: steps.Step) -> Any:
+async def execute_step(client: Any, step: steps.Step) -> Any:
+    """Execute a step; return the answer to it."""
     if isinstance(step, steps.Call):
         return await _make(_at(client, step.server) if step.server else client, step)
     if isinstance(step, steps.Many):
-        return await _make_all(client, step.calls)
+        return await make_all(client, step.calls)
     return await _here(step)
 
 
@@ -113,7 +114,7 @@ async def _make(client: AsyncClient, call: steps.Call) -> Any:
     return await send(client, call.commands[0] if call.is_single else call.commands)
 
 
-async def _make_all(client: Any, calls: Sequence[steps.Call]) -> list[Any]:
+async def make_all(client: Any, calls: Sequence[steps.Call]) -> list[Any]:
     """Make calls, on several servers at once; return the answer to each, or its error."""
     groups, answers = steps.by_server(calls), [None] * len(calls)
     outcomes = await _at_once(
@@ -132,6 +133,8 @@ async def _together(client: AsyncClient, calls: Sequence[steps.Call]) -> list[An
         return [await _make(client, calls[0])]
     if cluster.is_cluster(type(client)):
         return await drive(client, cluster.run(client, calls), _act)
+    if type(client) is AsyncKept:
+        return await client.together(calls)
     return steps.parted(calls, await send(client, steps.joined(calls)))
 
 

@@ -22,6 +22,7 @@ from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
 from bloomredis.drivers.kept import reads_at_once
+from bloomredis.drivers.sharing import SharedCalls
 from bloomredis.drivers.tasks import Coalescer, abandon
 from bloomredis.errors import BatchInterruptedError, BloomError
 from bloomredis.operations.info import FilterInfo
@@ -44,6 +45,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
         self._link = client = self._linked()
         self._coalesce = operations.options.coalesce is not False
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
+        self._shared = SharedCalls(self.name, client).execute if self._coalesce else None
         self._adds = Coalescer(
             self.name, lambda items, source: drive(client, operations.add_encoded(items, source))
         )

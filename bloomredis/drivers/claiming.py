@@ -158,7 +158,7 @@ class AsyncClaimer(AsyncDriven, Generic[I]):
         """Hold an item while working on it: await the claim, or enter it with `async with`."""
         arguments.flag("renew", renew)
         made = partial(AsyncClaim, self, renew=renew)
-        return Claiming(self._run(self._operations.claim(item, lease, made, owner)))
+        return Claiming(self._run_claim(self._operations.claim(item, lease, made, owner)))
 
     async def claim_many(
         self, items: Iterable[I], lease: float | timedelta = 30.0, *, owner: str | None = None

@@ -35,7 +35,7 @@ class _Claim:
     def __init__(self, seen: Any, held: Held, *, renew: bool = False) -> None:
         self._filter = seen
         self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing
-        self._run = seen._run  # noqa: SLF001
+        self._run = seen._run_claim  # noqa: SLF001
         self._held = held
         self._process = os.getpid()  # that made or entered it
         self._to_check = held.state != "claimed"

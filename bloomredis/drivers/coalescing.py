@@ -28,11 +28,20 @@ class Several(NamedTuple):
     source: Sequence[Any]
 
 
-Asked = str | bytes | Several
-"""What a call asks for: one encoded item, or several."""
+class Own:
+    """A call that stays one of its own: nothing else is equal to it."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
 
 
-def items_of(asked: Asked) -> Sequence[str | bytes]:
+Asked = str | bytes | Several | Own
+"""What a call asks for: one encoded item, several, or something of its own."""
+
+
+def items_of(asked: Asked) -> Sequence[Any]:
     """Return the items of one call."""
     return asked.items if isinstance(asked, Several) else (asked,)
 
@@ -106,12 +115,12 @@ def _own_error(asked: Asked, own: list[bool], error: Exception, tokens: Sequence
     reason = error.__cause__ if isinstance(error, BatchInterruptedError) else None
     mine: Exception
     if not isinstance(reason, Exception):
-        mine = _copied(error)
+        mine = copied(error)
     elif isinstance(asked, Several):
         mine = BatchInterruptedError(str(error), own, asked.source[len(own) :], tokens)
         mine.final = getattr(reason, "final", False) and bool(tokens)  # else of another caller
     else:
-        mine = _copied(reason)
+        mine = copied(reason)
         if isinstance(mine, OutcomeUnknownError):
             mine.token = tokens[0] if tokens else None
             if mine.token is None:  # its item was not sent, or asked about for another caller
@@ -125,7 +134,7 @@ def _own_error(asked: Asked, own: list[bool], error: Exception, tokens: Sequence
     return mine
 
 
-def _copied(error: Exception) -> Exception:
+def copied(error: Exception) -> Exception:
     """Return a copy, so that callers share no exception object; the error itself if it cannot be copied."""
     try:
         mine = copy.copy(error)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from bloomredis.drivers import aio, sync
 from bloomredis.drivers.binding import Bound
@@ -22,12 +23,20 @@ class Driven(Bound[sync.SyncClient]):
     def _run(self, operation: Op[T]) -> T:
         return sync.drive(self._link, operation)
 
+    def _run_claim(self, operation: Op[T]) -> T:
+        return self._run(operation)
+
 
 class AsyncDriven(Bound[aio.AsyncClient]):
     """A filter over an asyncio client."""
 
     _is_asyncio = True
     _operations: FilterOperations | RoutedOperations
+    _shared: Callable[[Any, Any], Awaitable[Any]] | None = None
+    """Executes the calls about one claim, together with those of other tasks."""
 
     async def _run(self, operation: Op[T]) -> T:
         return await aio.drive(self._link, operation)
+
+    async def _run_claim(self, operation: Op[T]) -> T:
+        return await aio.drive(self._link, operation, self._shared)

@@ -11,12 +11,12 @@ reply may still come is closed before anything else happens.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
 from bloomredis.drivers.pools import DIRECT, NONE_FREE, AsyncInside, Inside, is_asyncio, why_not
-from bloomredis.protocol.steps import Call, Command
+from bloomredis.protocol.steps import Call, Command, joined, parted
 from bloomredis.stored.item_calls import ItemCall
 
 
@@ -89,6 +89,14 @@ class Kept(Inside):
             return self.execute_command(*call.commands[0], NEVER_DECODE=True)
         return self.execute_commands(call.commands)
 
+    def together(self, calls: Sequence[Call]) -> list[Any]:
+        """Make calls in one round trip; return the answer to each, or its error."""
+        found: Any = NONE_FREE
+        if all(_is_direct(call) for call in calls):
+            found = self.use(self._exchange_calls, calls, self._after)
+        replies = pipelined(self.client, joined(calls)) if found is NONE_FREE else found
+        return parted(calls, replies)
+
     def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
         found: Any = NONE_FREE
@@ -115,6 +123,11 @@ class Kept(Inside):
         if replies > 1:
             return self._replies(connection, replies)
         return connection.read_response(disable_decoding=True)
+
+    def _exchange_calls(self, connection: Any, calls: Sequence[Call]) -> list[Any]:
+        packed, count = _packed(self, connection, calls)
+        connection.send_packed_command(packed)
+        return self._replies(connection, count)
 
     def _exchange_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
         connection.send_packed_command(self.all_packed(connection, commands))
@@ -187,6 +200,14 @@ class AsyncKept(AsyncInside):
             return await self.execute_command(*call.commands[0], NEVER_DECODE=True)
         return await self.execute_commands(call.commands)
 
+    async def together(self, calls: Sequence[Call]) -> list[Any]:
+        """Make calls in one round trip; return the answer to each, or its error."""
+        found: Any = NONE_FREE
+        if all(_is_direct(call) for call in calls):
+            found = await self.use(self._exchange_calls, calls, self._after)
+        replies = await pipelined(self.client, joined(calls)) if found is NONE_FREE else found
+        return parted(calls, replies)
+
     async def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
         found: Any = NONE_FREE
@@ -213,6 +234,11 @@ class AsyncKept(AsyncInside):
         if replies > 1:
             return await self._replies(connection, replies)
         return await connection.read_response(disable_decoding=True)
+
+    async def _exchange_calls(self, connection: Any, calls: Sequence[Call]) -> list[Any]:
+        packed, count = _packed(self, connection, calls)
+        await self.send(connection, packed)
+        return await self._replies(connection, count)
 
     async def _exchange_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
         await self.send(connection, self.all_packed(connection, commands))
@@ -261,6 +287,25 @@ class AsyncKept(AsyncInside):
         if not isinstance(error, self.refusal):
             await connection.disconnect(nowait=True)
         await self.pool.release(connection)
+
+
+def _is_direct(call: Call) -> bool:
+    """Return whether a call is sent without the client."""
+    return isinstance(call, ItemCall) or DIRECT.issuperset([each[0] for each in call.commands])
+
+
+def _packed(inside: Kept | AsyncKept, connection: Any, calls: Iterable[Call]) -> tuple[list[bytes], int]:
+    """Return the bytes of calls in one piece, and the number of replies."""
+    pieces: list[bytes] = []
+    count = 0
+    for call in calls:
+        if isinstance(call, ItemCall) and not inside.has_packer:
+            wire, replies = call.wire()
+        else:
+            wire, replies = inside.all_packed(connection, call.commands), len(call.commands)
+        pieces += wire
+        count += replies
+    return [b"".join(pieces)], count
 
 
 def _raise(error: BaseException) -> NoReturn:

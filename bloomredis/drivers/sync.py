@@ -102,6 +102,8 @@ def _together(client: SyncClient, calls: Sequence[steps.Call]) -> list[Any]:
         return [_make(client, calls[0])]
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.run(client, calls), _act)
+    if type(client) is Kept:
+        return client.together(calls)
     return steps.parted(calls, send(client, steps.joined(calls)))
 
 

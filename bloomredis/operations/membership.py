@@ -22,7 +22,7 @@ from bloomredis.operations.outcomes import (
     raise_interrupted,
     raise_unknown,
 )
-from bloomredis.operations.packing import cutter
+from bloomredis.operations.packing import cutter, pack
 from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
@@ -36,6 +36,7 @@ from bloomredis.protocol.replies import (
     flags_of,
     is_answer,
     is_used_by_clone,
+    new_in,
     raise_explained,
 )
 from bloomredis.protocol.steps import Op
@@ -168,8 +169,9 @@ class Membership:
                 handle = self._stored.handle or (yield from self._stored.open())
                 generations.append((len(answers), handle.generation))
                 with suppress(LayoutChanged):
-                    if len(items) <= handle.items and not (answers or prepared or self._ledger.items):
-                        answers += flags_of((yield from self._add(handle, handle.layout.pack(items), items)))
+                    if len(items) <= handle.items and not (answers or self._ledger.items):
+                        packed = pack(handle, items, prepared)
+                        answers += flags_of((yield from self._add(handle, packed, items)))
                     else:
                         yield from self._add_rest(handle, items, answers, prepared)
         except Exception as error:
@@ -236,7 +238,7 @@ class Membership:
     def count(self, reply: Reply) -> None:
         """Count the items that were new; say where the capacity is reached."""
         stored = self._stored
-        stored.left -= reply if isinstance(reply, int) else sum(flags_of(reply))
+        stored.left -= new_in(reply)
         if stored.left <= 0:
             if self.passed is None:  # nobody watches over it
                 stored.left = UNBOUNDED

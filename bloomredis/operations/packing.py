@@ -12,6 +12,13 @@ PACKED: Final = 16_384
 """Items that are packed together; more would be to do again where the filter gets another layer."""
 
 
+def pack(handle: Handle, items: Encoded, prepared: Prepared | None) -> bytes:
+    """Return all items packed for the filter."""
+    if prepared is not None and prepared.layout == handle.layout:
+        return prepared.packed()
+    return handle.layout.pack(items)
+
+
 def cutter(
     handle: Handle, items: Encoded, first: int, prepared: Prepared | None
 ) -> tuple[Callable[[int, int], bytes], int]:

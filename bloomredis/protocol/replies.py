@@ -183,6 +183,14 @@ def flags_of(reply: Reply) -> list[bool]:
     return list(map(_FLAGS.__getitem__, reply.encode() if isinstance(reply, str) else reply))
 
 
+def new_in(reply: Reply) -> int:
+    """Return how many items of an add were new."""
+    if isinstance(reply, int):
+        return int(reply == 1)
+    digits = reply.encode() if isinstance(reply, str) else reply
+    return digits.count(b"1") + digits.count(1)
+
+
 def is_answer(reply: Any, most: int, least: int = 1) -> bool:
     """Return whether a reply is one of add or contains, with so many answers."""
     if isinstance(reply, str):

@@ -89,5 +89,4 @@ def joined(calls: Iterable[Call]) -> list[Command]:
 def parted(calls: Iterable[Call], replies: Iterable[Any]) -> list[Any]:
     """Return the answer to each call, given the replies to all their commands in order."""
     rest = iter(replies)
-    own = [(call, list(islice(rest, len(call.commands)))) for call in calls]
-    return [answers[0] if call.is_single else answers for call, answers in own]
+    return [next(rest) if call.is_single else list(islice(rest, len(call.commands))) for call in calls]

@@ -8,7 +8,7 @@ import struct
 from binascii import crc_hqx
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import pairwise, repeat
 from types import MappingProxyType
 from typing import Final, SupportsIndex
 
@@ -111,12 +111,10 @@ class ShardRecord:
         hashes = np.fromiter(map(mmh3.hash, items, repeat(self.seed), repeat(False)), np.uint64, len(items))
         numbers = (hashes * np.uint64(self.shards) >> np.uint64(32)).astype(np.intp)
         order = numbers.argsort(kind="stable")
-        ordered = numbers[order]
-        begins = np.flatnonzero(np.diff(ordered, prepend=-1))
-        return {
-            int(ordered[begin]): indexes.tolist()
-            for begin, indexes in zip(begins, np.split(order, begins[1:]), strict=False)
-        }
+        ordered, indexes = numbers[order], order.tolist()
+        ends = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+        runs = pairwise([0, *ends.tolist(), len(indexes)])
+        return {int(ordered[start]): indexes[start:end] for start, end in runs if start < end}
 
     def server(self, number: int) -> int:
         """Return the place of the server that has a shard."""
