@@ -105,20 +105,24 @@ class World(Stage):
 
     def executed(self, exchange: Exchange, verb: str, reply: Any) -> None:
         generation, counts = self.observe(self.server.data)
-        requests = self._about(exchange) if verb == "commit" else exchange.requests
+        requests = self._about(exchange, verb) if verb == "commit" else exchange.requests
         self.history.observe(self.environment.now, generation, counts, verb, requests)
         if isinstance(reply, Exception):
             return
         if verb in ("reserve", "clear") and self._is_awaited:  # nobody reads the reply of a late copy
             exchange.owner.opened(generation, len(self.history.log) - 1, exchange.requests)
         elif verb == "claim":
-            about = [each for each in exchange.requests if self._claim_keys[each.item] in self._command]
+            about = [
+                each
+                for each in exchange.requests
+                if each.verb == "claim" and self._claim_keys[each.item] in self._command
+            ]
             states = dict(zip(dict.fromkeys(each.item for each in about), reply, strict=False))
             for request in about:  # equal items share their claim
                 request.executed, request.generation = self.server.data.now, generation
                 request.claims = states[request.item] in ("c", ord("c"))
         elif verb == "extend" and reply == 1:
-            for request in self._about(exchange):
+            for request in self._about(exchange, "extend", "renew"):
                 request.executed = self.server.data.now
         elif verb == "commit" and reply == 1:
             for request in requests:
@@ -127,13 +131,14 @@ class World(Stage):
                     self.claims.executed(request)
                     request.committed = len(self.history.log) - 1
 
-    def _about(self, exchange: Exchange) -> list[Request]:
+    def _about(self, exchange: Exchange, *verbs: str) -> list[Request]:
         """Return the requests of a batch that the command is about, by the claim's key and owner in it."""
         parts = [part for part in self._command if isinstance(part, bytes)]
         return [
             each
             for each in exchange.requests
-            if self._claim_keys[each.item] in parts
+            if each.verb in verbs
+            and self._claim_keys[each.item] in parts
             and any(part.endswith(getattr(each.held, "_held", each.held).owner) for part in parts)
         ]
 

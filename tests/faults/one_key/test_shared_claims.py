@@ -1,0 +1,114 @@
+"""Tasks whose calls about claims share round trips."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import redis
+import redis.asyncio
+
+import bloomredis.asyncio
+from bloomredis import OutcomeUnknownError
+from tests.support.proxy import Held, Proxy, lost, passed
+from tests.support.servers import Server
+from tests.support.values import for_each
+
+TASKS, EACH = 64, 5
+
+
+def make(client: Any, **options: Any) -> bloomredis.asyncio.BloomFilter:
+    return bloomredis.asyncio.BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9, **options)
+
+
+async def _run_once(server: Server, **options: Any) -> tuple[int, int]:
+    """Let tasks run a body once for each item; return how often it ran, and the reads of the server."""
+    async with redis.asyncio.Redis(unix_socket_path=server.socket) as client:
+        seen = make(client, **options)
+        await seen.claim("warm")
+        await (await seen.claim("too")).commit()
+        ran = []
+
+        @seen.once(renew=False)
+        async def body(item: str) -> None:
+            ran.append(item)
+
+        async def work(worker: int) -> None:
+            for i in range(EACH):
+                await body(f"{worker % (TASKS // 2)}-{i}")  # two tasks an item
+
+        before = (await client.info("stats"))["total_reads_processed"]
+        await asyncio.gather(*map(work, range(TASKS)))
+        after = (await client.info("stats"))["total_reads_processed"]
+        assert len(set(ran)) == len(ran)
+        return len(ran), after - before
+
+
+def test_tasks_in_once_share_round_trips(server: Server) -> None:
+    """The server reads many calls at once, and each body runs once; without `coalesce` it reads each."""
+    ran, shared = asyncio.run(_run_once(server))
+    assert ran == TASKS // 2 * EACH
+    with server.client() as client:
+        client.flushall()
+    ran, alone = asyncio.run(_run_once(server, coalesce=False))
+    assert ran == TASKS // 2 * EACH
+    assert shared * 5 < alone
+
+
+async def _begun(seen: bloomredis.asyncio.BloomFilter, proxy: Proxy, *fates: Any) -> tuple[Any, list[Any]]:
+    """Hold back a first claim; return it, and others that wait for it."""
+    await (await seen.claim("warm")).commit()
+    held = Held()
+    proxy.plan("claim", held, *fates)
+    first = asyncio.ensure_future(seen.claim("first"))
+    await asyncio.to_thread(held.wait)
+    others = [asyncio.ensure_future(seen.claim(f"other-{i}")) for i in range(3)]
+    await asyncio.sleep(0)
+    return held, [first, *others]
+
+
+@for_each("fate", [0, 1, 2])
+def test_each_task_gets_an_error_of_its_own(any_proxy: Proxy, fate: int) -> None:
+    """No reply for one is none for those that it left with; each asks again, and has its claim."""
+
+    async def main() -> None:
+        any_proxy.reset()
+        async with any_proxy.asyncio_client() as client:
+            await client.flushall()
+            seen = make(client)
+            held, calls = await _begun(seen, any_proxy, *[passed] * fate, lost)
+            held.go.set()
+            done: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+            assert done[0].state == "claimed"
+            errors = done[1:]
+            assert all(isinstance(each, OutcomeUnknownError) for each in errors)
+            assert len({id(each) for each in errors}) == len(errors)
+            again = [(await seen.claim(f"other-{i}")).state for i in range(3)]
+            assert again == ["claimed"] * len(errors)
+
+    asyncio.run(main())
+
+
+@for_each("cancelled", ["waiting", "sent"])
+def test_a_task_that_is_cancelled_leaves_its_claim_to_its_object(any_proxy: Proxy, cancelled: str) -> None:
+    """The others have their answers; the object claims the item again."""
+
+    async def main() -> None:
+        any_proxy.reset()
+        async with any_proxy.asyncio_client() as client:
+            await client.flushall()
+            seen = make(client)
+            behind = Held()
+            held, calls = await _begun(seen, any_proxy, *([behind] if cancelled == "sent" else []))
+            if cancelled == "sent":
+                held.go.set()
+                await asyncio.to_thread(behind.wait)
+            calls[1].cancel()
+            await asyncio.sleep(0)
+            (behind if cancelled == "sent" else held).go.set()
+            done: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+            assert isinstance(done[1], asyncio.CancelledError)
+            assert [each.state for each in done if each is not done[1]] == ["claimed"] * 3
+            assert (await seen.claim("other-0")).state == "claimed"
+
+    asyncio.run(main())
