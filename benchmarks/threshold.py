@@ -15,7 +15,7 @@ from benchmarks.runner.servers import DEFAULT
 from benchmarks.sides.ours import Ours
 from benchmarks.sides.peer import CAPACITY
 from benchmarks.workloads.items import strings
-from bloomredis.operations import loading
+from bloomredis.operations.whole import loading
 from tests.support.servers import binaries
 
 _SIDES: Final = {"probes": sys.maxsize, "segments": 0}

@@ -27,8 +27,8 @@ from bloomredis.errors import (
     ServerRefusedError,
 )
 from bloomredis.operations.events import CallEvent
-from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.snapshot import LocalFilter
+from bloomredis.operations.whole.info import FilterInfo
+from bloomredis.operations.whole.snapshot import LocalFilter
 
 __all__ = [
     "BatchInterruptedError",

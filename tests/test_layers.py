@@ -10,6 +10,7 @@ import bloomredis
 from tests.support.values import for_each
 
 PACKAGE = Path(bloomredis.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
 FLOORS: list[set[str]] = [
     {"errors"},
     {"arguments"},
@@ -38,7 +39,7 @@ def imported(path: Path) -> Iterator[list[str]]:
             )
 
 
-@for_each("path", sorted(PACKAGE.rglob("*.py")))
+@for_each("path", FILES)
 def test_imports_point_down(path: Path) -> None:
     """A module imports from its own folder and from floors below; below the drivers nobody meets a client."""
     own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
@@ -46,6 +47,59 @@ def test_imports_point_down(path: Path) -> None:
         other = (inside or ["__init__"])[0]
         assert package != "bloomredis" or other == own or FLOOR[other] < FLOOR[own], f"{own} imports {other}"
         assert FLOOR[own] >= FLOOR["embedded"] or package not in {"redis", "valkey", "asyncio", "socket"}
+
+
+def modules() -> dict[str, set[str]]:
+    """Return what each module of the package imports of it, type checkers' imports included."""
+    names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in FILES}
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    found: dict[str, set[str]] = {}
+    for name, path in names.items():
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        asked = {(node.module or "", alias.name) for node in nodes for alias in node.names}
+        found[name] = {f"{of}.{each}" if f"{of}.{each}" in names else of for of, each in asked} & names.keys()
+    return found
+
+
+def circles(arrows: dict[str, set[str]]) -> list[set[str]]:
+    """Return the sets of nodes that lead to each other."""
+
+    def reached(start: str) -> set[str]:
+        seen, left = set[str](), [start]
+        while left:
+            new = arrows.get(left.pop(), set()) - seen
+            seen |= new
+            left += new
+        return seen
+
+    reach = {node: reached(node) for node in arrows}
+    inside = [node for node in arrows if node in reach[node]]
+    return [{other for other in reach[node] if node in reach[other]} for node in inside]
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    """Neither among modules nor among rooms, the folders inside a folder; `if TYPE_CHECKING` counts."""
+    arrows = modules()
+    assert circles(arrows) == []
+
+    def room(module: str) -> str:
+        return ".".join(module.split(".")[:3])
+
+    rooms: dict[str, set[str]] = {}
+    for module, others in arrows.items():
+        rooms.setdefault(room(module), set()).update(map(room, others))
+    assert circles({name: others - {name} for name, others in rooms.items()}) == []
+
+
+def test_a_circle_would_be_found() -> None:
+    """The search does find one."""
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [{"b", "c"}] * 2
+
+
+@for_each("path", sorted(PACKAGE.rglob("__init__.py")))
+def test_a_folder_says_what_lives_there(path: Path) -> None:
+    """In the first line of its `__init__.py`."""
+    assert (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()[0].endswith(".")
 
 
 @for_each("path", sorted((PACKAGE / "contrib").glob("*.py")))

@@ -18,7 +18,7 @@ from benchmarks.workloads.items import strings
 from bloomredis import BloomFilter
 from bloomredis.bits import encoding, hashing
 from bloomredis.bits.layout import Layout
-from bloomredis.operations.plain import PlainOperations
+from bloomredis.operations.kinds.plain import PlainOperations
 
 Side = Callable[[int], list[Command]]
 _BATCH: Final = 1_000

@@ -20,8 +20,8 @@ from bloomredis.bits import encoding, hashing
 from bloomredis.bits.batch import AT_ONCE
 from bloomredis.bits.layout import Layout
 from bloomredis.bits.limits import HEADER_BYTES
-from bloomredis.operations import loading
-from bloomredis.operations.loading import LOAD_ITEMS
+from bloomredis.operations.whole import loading
+from bloomredis.operations.whole.loading import LOAD_ITEMS
 
 _ITEMS: Final = 1_000_000
 

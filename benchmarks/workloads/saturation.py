@@ -25,7 +25,7 @@ from benchmarks.sides.peer import RATE, present
 from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.workloads import checks
 from benchmarks.workloads.items import strings
-from bloomredis.stored.item_calls import ItemCall
+from bloomredis.stored.state.item_calls import ItemCall
 
 CONNECTIONS: Final = 16
 ADD: Final = "16 connections, add of a new item a call, server saturated"

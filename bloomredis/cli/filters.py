@@ -12,7 +12,7 @@ from bloomredis import FilterInfo, FilterLostError, FilterMismatchError, FilterN
 from bloomredis.bits.encoding import Unknown
 from bloomredis.cli import durations, layouts
 from bloomredis.stored.header import KINDS
-from bloomredis.stored.module_filter import other_layout
+from bloomredis.stored.module.filter import other_layout
 
 
 class Kind(StrEnum):

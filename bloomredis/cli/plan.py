@@ -12,11 +12,12 @@ from bloomredis.bits.module_items import ModuleItems, marking
 from bloomredis.cli.layouts import OWN
 from bloomredis.cli.numbers import MOST
 from bloomredis.cli.reports import Json, report
-from bloomredis.stored import planning, shard_record
+from bloomredis.stored import planning
 from bloomredis.stored.header import Header
-from bloomredis.stored.layer_record import ScalingRecord
-from bloomredis.stored.module_filter import first_link
-from bloomredis.stored.shard_record import ShardRecord
+from bloomredis.stored.layers.record import ScalingRecord
+from bloomredis.stored.module.filter import first_link
+from bloomredis.stored.shards import record as shard_record
+from bloomredis.stored.shards.record import ShardRecord
 
 Fields = dict[str, int | float | str]
 GrownTo = Annotated[

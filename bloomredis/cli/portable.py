@@ -16,8 +16,8 @@ from bloomredis.cli.info import Name, described
 from bloomredis.cli.reports import Json, report
 from bloomredis.cli.server import Cluster, Url, connect
 from bloomredis.cli.stopping import Stop
-from bloomredis.operations.files import Whole
-from bloomredis.stored import saved
+from bloomredis.operations.whole.files import Whole
+from bloomredis.stored.saved import format as saved
 
 _SHOWN = ("name", "kind", "layout", "capacity", "error_rate", "size_bytes", "count", "ttl")
 

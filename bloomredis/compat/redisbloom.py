@@ -16,7 +16,7 @@ from bloomredis.bits.limits import MAX_HASHES
 from bloomredis.compat.bitmap import Bitmap, reversed_bits
 from bloomredis.compat.hashes import murmur2
 from bloomredis.protocol.keys import auxiliary_prefix
-from bloomredis.stored.module_header import CHAIN, LINK
+from bloomredis.stored.module.header import CHAIN, LINK
 
 NOROUND: Final = 1
 ENTS_IS_BITS: Final = 2

@@ -14,7 +14,7 @@ from bloomredis.compat.redisbloom import read_redisbloom
 from bloomredis.drivers import aio, aio_kinds, kinds, sync
 from bloomredis.drivers.binding import is_asyncio
 from bloomredis.protocol.steps import Op
-from bloomredis.stored import restore
+from bloomredis.stored.saved import writing as restore
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from bloomredis.drivers.kept import AsyncKept, send
+from bloomredis.drivers.connections.direct import AsyncKept, send
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_task
 

@@ -18,17 +18,17 @@ from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.claiming import AsyncClaimer
-from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
+from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
-from bloomredis.drivers.kept import reads_at_once
-from bloomredis.drivers.sharing import SharedCalls
-from bloomredis.drivers.tasks import Coalescer, abandon
+from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
+from bloomredis.drivers.sharing.calls import SharedCalls
+from bloomredis.drivers.sharing.tasks import Coalescer, abandon
 from bloomredis.errors import BatchInterruptedError, BloomError
-from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.loading import LOAD_ITEMS
+from bloomredis.operations.items.outcomes import PASSING, raise_unread
 from bloomredis.operations.options import CommonParameters, I
-from bloomredis.operations.outcomes import PASSING, raise_unread
+from bloomredis.operations.whole.info import FilterInfo
+from bloomredis.operations.whole.loading import LOAD_ITEMS
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.steps import Op
 

@@ -13,14 +13,14 @@ from bloomredis.drivers.aio import AsyncClient, drive
 from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.drivers.lifecycle import check_same_class, together
-from bloomredis.operations import files, transfer, union
-from bloomredis.operations.files import File
+from bloomredis.operations.kinds.scaling import adoption
 from bloomredis.operations.options import I
-from bloomredis.operations.scaling import adoption
-from bloomredis.operations.snapshot import LocalFilter
-from bloomredis.operations.transfer import Progress
-from bloomredis.stored import reading
-from bloomredis.stored.saved import Part
+from bloomredis.operations.whole import files, transfer, union
+from bloomredis.operations.whole.files import File
+from bloomredis.operations.whole.snapshot import LocalFilter
+from bloomredis.operations.whole.transfer import Progress
+from bloomredis.stored.saved import reading
+from bloomredis.stored.saved.format import Part
 
 T = TypeVar("T")
 
@@ -72,8 +72,8 @@ class Portable(AsyncDriven, Generic[I]):
 
     async def merge(self, other: Portable[I] | LocalFilter[I], *, progress: Progress | None = None) -> None:
         """Add all that another filter has, which stays as it is: the union of both."""
-        source = await self._source(other)
-        await self._run(union.merge(self._operations, source, progress))
+        own: Any = self._operations
+        await self._run(union.merge(own, await self._source(other), progress))
 
     async def _source(self, other: Any) -> union.Source:
         transfer.stored_of(self._operations)

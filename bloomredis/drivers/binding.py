@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVa
 
 from bloomredis.arguments import shown
 from bloomredis.drivers import observing
-from bloomredis.drivers.kept import linked
+from bloomredis.drivers.connections.direct import linked
+from bloomredis.drivers.connections.urls import connected, connecting, is_address
 from bloomredis.drivers.others import Others
-from bloomredis.drivers.urls import connected, connecting, is_address
 from bloomredis.operations.options import Options
 from bloomredis.protocol import forks
 from bloomredis.protocol.cluster import is_cluster

@@ -15,7 +15,7 @@ from bloomredis.arguments import shown
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.claims import AsyncClaim, Claim, Claiming, held_by
 from bloomredis.drivers.driven import AsyncDriven, Driven
-from bloomredis.operations.held import State
+from bloomredis.operations.claims.state import State
 from bloomredis.operations.options import I
 from bloomredis.protocol.steps import Op
 

@@ -14,7 +14,7 @@ from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.driven import AsyncDriven, Driven
 from bloomredis.drivers.renewing import renew_in_task, renew_in_thread
 from bloomredis.errors import ClaimUncheckedError
-from bloomredis.operations.held import Held, State
+from bloomredis.operations.claims.state import Held, State
 
 _log = logging.getLogger("bloomredis")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bloomredis.arguments import check_items, listed, shown
 from bloomredis.bits.encoding import rows_from
 from bloomredis.errors import BatchInterruptedError, BloomError
-from bloomredis.operations.outcomes import PASSING, interrupted_by
+from bloomredis.operations.items.outcomes import PASSING, interrupted_by
 
 _ROWS: Final = 16_384
 """Rows that are read and sent together."""

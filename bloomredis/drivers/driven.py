@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from bloomredis.drivers import aio, sync
 from bloomredis.drivers.binding import Bound
-from bloomredis.operations.filter import FilterOperations
-from bloomredis.operations.routed import RoutedOperations
+from bloomredis.operations.kinds.filter import FilterOperations
+from bloomredis.operations.kinds.routed import RoutedOperations
 from bloomredis.protocol.steps import Op
 
 T = TypeVar("T")

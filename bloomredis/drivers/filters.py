@@ -12,17 +12,17 @@ from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers.batches import batches, is_alone, numbered
 from bloomredis.drivers.claiming import Claimer
-from bloomredis.drivers.coalescing import MOST_ITEMS, Several
 from bloomredis.drivers.columns import Mask
-from bloomredis.drivers.kept import reads_at_once
+from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.lifecycle import Portable
+from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
+from bloomredis.drivers.sharing.threads import Coalescer
 from bloomredis.drivers.sync import SyncClients, drive
-from bloomredis.drivers.threads import Coalescer
 from bloomredis.errors import BatchInterruptedError
-from bloomredis.operations.info import FilterInfo
-from bloomredis.operations.loading import LOAD_ITEMS
+from bloomredis.operations.items.outcomes import PASSING, raise_unread
 from bloomredis.operations.options import CommonParameters, I
-from bloomredis.operations.outcomes import PASSING, raise_unread
+from bloomredis.operations.whole.info import FilterInfo
+from bloomredis.operations.whole.loading import LOAD_ITEMS
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.steps import Op
 

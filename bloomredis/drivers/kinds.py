@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self, Unpack, cast
 
 from bloomredis.drivers.binding import constructor, documented
+from bloomredis.drivers.connections.urls import addresses
 from bloomredis.drivers.filters import Filter
 from bloomredis.drivers.lifecycle import Adopting, Expiring
 from bloomredis.drivers.queueing import Queueing
 from bloomredis.drivers.rebuilding import Rebuildable
 from bloomredis.drivers.sync import SyncClients
-from bloomredis.drivers.urls import addresses
 from bloomredis.errors import FilterMismatchError
-from bloomredis.operations.counting import CountingOperations
+from bloomredis.operations.kinds.counting import CountingOperations
+from bloomredis.operations.kinds.partitioned import PartitionedOperations, operations
+from bloomredis.operations.kinds.plain import PlainOperations
+from bloomredis.operations.kinds.rotating import RotatingOperations
+from bloomredis.operations.kinds.scaling import ScalingOperations
+from bloomredis.operations.kinds.sharded import ShardedOperations
 from bloomredis.operations.options import (
     CountingParameters,
     I,
@@ -25,13 +30,8 @@ from bloomredis.operations.options import (
     Seconds,
     ShardedParameters,
 )
-from bloomredis.operations.partitioned import PartitionedOperations, operations
-from bloomredis.operations.plain import PlainOperations
-from bloomredis.operations.rotating import RotatingOperations
-from bloomredis.operations.scaling import ScalingOperations
-from bloomredis.operations.sharded import ShardedOperations
-from bloomredis.operations.snapshot import LocalFilter
-from bloomredis.stored.module_filter import other_layout
+from bloomredis.operations.whole.snapshot import LocalFilter
+from bloomredis.stored.module.filter import other_layout
 
 
 @documented(Options)

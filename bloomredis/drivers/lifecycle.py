@@ -11,15 +11,15 @@ from bloomredis.bits.encoding import number_of
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.driven import Driven
 from bloomredis.drivers.sync import SyncClient, drive
-from bloomredis.operations import files, transfer, union
-from bloomredis.operations.files import File
+from bloomredis.operations.kinds.scaling import adoption
 from bloomredis.operations.options import I
-from bloomredis.operations.scaling import adoption
-from bloomredis.operations.snapshot import LocalFilter
-from bloomredis.operations.transfer import Progress
+from bloomredis.operations.whole import files, transfer, union
+from bloomredis.operations.whole.files import File
+from bloomredis.operations.whole.snapshot import LocalFilter
+from bloomredis.operations.whole.transfer import Progress
 from bloomredis.protocol.cluster import is_cluster
-from bloomredis.stored import reading
-from bloomredis.stored.saved import Part
+from bloomredis.stored.saved import reading
+from bloomredis.stored.saved.format import Part
 
 
 class Portable(Driven, Generic[I]):
@@ -109,7 +109,8 @@ class Portable(Driven, Generic[I]):
         :raises FilterMismatchError: their parameters differ.
         :raises TypeError: they are of a class that cannot be merged; the message says what to do instead.
         """
-        self._run(union.merge(self._operations, self._source(other), progress))
+        own: Any = self._operations
+        self._run(union.merge(own, self._source(other), progress))
 
     def _source(self, other: Any) -> union.Source:
         transfer.stored_of(self._operations)

@@ -6,10 +6,10 @@ from typing import Generic
 
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.driven import AsyncDriven, Driven
-from bloomredis.operations import pipelines
+from bloomredis.operations.kinds import pipelines
+from bloomredis.operations.kinds.pipelines import AnyPipeline
+from bloomredis.operations.kinds.routed import RoutedOperations
 from bloomredis.operations.options import I
-from bloomredis.operations.pipelines import AnyPipeline
-from bloomredis.operations.routed import RoutedOperations
 
 
 class Queueing(Driven, Generic[I]):

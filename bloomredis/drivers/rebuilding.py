@@ -16,7 +16,7 @@ from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.driven import AsyncDriven, Driven
 from bloomredis.errors import BloomError
 from bloomredis.operations.options import Seconds
-from bloomredis.operations.rebuilding import TIMEOUT, Rebuilding
+from bloomredis.operations.whole.rebuilding import TIMEOUT, Rebuilding
 
 _LEFT: Final = "the rebuild of %r was not abandoned: its successor goes by itself (%s)"
 
@@ -70,7 +70,7 @@ class Rebuildable(Driven):
         )
 
     @contextmanager
-    def _rebuilding(self, rebuild: Rebuilding) -> Iterator[Self]:
+    def _rebuilding(self, rebuild: Rebuilding[Any]) -> Iterator[Self]:
         new = self._over_the_same(self._run(rebuild.begin()))
         try:
             yield new
@@ -105,7 +105,7 @@ class AsyncRebuildable(AsyncDriven):
         )
 
     @asynccontextmanager
-    async def _rebuilding(self, rebuild: Rebuilding) -> AsyncIterator[Self]:
+    async def _rebuilding(self, rebuild: Rebuilding[Any]) -> AsyncIterator[Self]:
         new = self._over_the_same(await self._run(rebuild.begin()))
         try:
             yield new

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from bloomredis.drivers.driven import AsyncDriven, Driven
 from bloomredis.errors import ClaimLostError
-from bloomredis.operations.held import Held
+from bloomredis.operations.claims.state import Held
 from bloomredis.protocol import clock
 from bloomredis.protocol.forks import renewed_after_fork
 

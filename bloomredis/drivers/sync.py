@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from bloomredis.drivers.kept import Kept, send
+from bloomredis.drivers.connections.direct import Kept, send
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_thread
 

@@ -16,7 +16,7 @@ from bloomredis.arguments import OnFull, OnLost
 from bloomredis.bits.encoding import Item, number_of
 from bloomredis.operations.events import Hook
 from bloomredis.protocol.calls import Wait
-from bloomredis.stored.foreign import ForeignLayout
+from bloomredis.stored.foreign.bitmap import ForeignLayout
 from bloomredis.stored.planning import StorageOptions
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bloomredis.protocol.forms import checked
+from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.replies import Unconfirmed, raise_explained
 from bloomredis.protocol.scripts import Script, load
 from bloomredis.protocol.steps import Call, Command, Op
@@ -135,3 +136,14 @@ def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
             f"only {replicas} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms"
         )
     return reply
+
+
+def parts(values: Command) -> bytes:
+    """Return parts of a command."""
+    texts = [as_bytes(str(value) if isinstance(value, int) else value) for value in values]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in texts])
+
+
+def beginning(values: Command, *, more: int) -> bytes:
+    """Return the beginning of a command: its first parts, behind which come so many more."""
+    return b"*%d\r\n%b" % (len(values) + more, parts(values))

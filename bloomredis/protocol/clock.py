@@ -1,13 +1,25 @@
-"""The clock by which receipts, leases and copies run out: it counts the time that a machine slept."""
+"""The clock by which receipts, leases and copies run out, and pauses between attempts."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 now: Final[Callable[[], float]] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 )
-"""Return seconds since some moment.  On Linux `time.monotonic()` stands still while the machine sleeps."""
+"""Return seconds since some moment, those included in which the machine slept.
+
+On Linux `time.monotonic()` stands still while it sleeps.
+"""
+
+
+def pauses(most: float = 0.25) -> Iterator[float]:
+    """Yield 0, then pauses in seconds that double from 5 ms."""
+    yield 0.0
+    pause = 0.005
+    while True:
+        yield pause
+        pause = min(most, pause * 2)

@@ -30,11 +30,11 @@ from zlib import crc32
 
 from bloomredis.arguments import shown
 from bloomredis.protocol import clock
+from bloomredis.protocol.calls import parts
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, is_used_by_clone
 from bloomredis.protocol.steps import Op
-from bloomredis.protocol.wire import parts
 
 T = TypeVar("T")
 

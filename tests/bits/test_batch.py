@@ -12,9 +12,9 @@ from bloomredis.bits.bitmap import Bits
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Layout
 from bloomredis.compat import go_zero
-from bloomredis.operations import packing
+from bloomredis.operations.items.membership import cutter
 from bloomredis.stored import planning
-from bloomredis.stored.handle import Handle
+from bloomredis.stored.state.handle import Handle
 
 ITEMS = [f"item-{i}".encode() for i in range(4000)]
 LAYOUTS = {
@@ -73,5 +73,5 @@ def test_a_batch_hashed_for_one_layout_is_hashed_again_for_another() -> None:
     hashed = batch.hashed(one, ITEMS)
     for layout in (one, other):
         opened = Handle(b"", layout, 1000, b"seen")
-        cut, last = packing.cutter(opened, ITEMS, 5, hashed)
+        cut, last = cutter(opened, ITEMS, 5, hashed)
         assert cut(5, last) == layout.pack(ITEMS[5:])

@@ -13,7 +13,7 @@ from bloomredis.bits import blocked_sizing, hashing
 from bloomredis.bits.bitmap import Bits
 from bloomredis.bits.blocked import Blocked
 from bloomredis.stored import planning
-from bloomredis.stored.layer_record import ScalingRecord
+from bloomredis.stored.layers.record import ScalingRecord
 from tests.support.servers import Server
 from tests.support.sizes import long, short
 from tests.support.values import for_each

@@ -21,7 +21,7 @@ from bloomredis import (
     compat,
 )
 from bloomredis.protocol.scripts import load
-from bloomredis.stored.foreign_layers import MOST_BITMAPS
+from bloomredis.stored.foreign.chain import MOST_BITMAPS
 from tests.support.background import outcome, started
 from tests.support.losing import LosingClient
 from tests.support.racing import race_threads

@@ -13,7 +13,7 @@ import redis.asyncio
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, FilterLostError
-from bloomredis.drivers import tasks
+from bloomredis.drivers.sharing import tasks
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server
 from tests.support.values import for_each

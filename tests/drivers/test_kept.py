@@ -27,7 +27,7 @@ from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError, ShardedBloomFilter
-from bloomredis.drivers.kept import AsyncKept, Kept
+from bloomredis.drivers.connections.direct import AsyncKept, Kept
 from tests.support.kept_calls import RENAMED
 from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent

@@ -14,7 +14,7 @@ import redis.asyncio
 import bloomredis.asyncio
 from bloomredis import BloomFilter, FilterLostError, ServerRefusedError, ShardedBloomFilter
 from bloomredis.stored import planning
-from bloomredis.stored.item_calls import ContainsByReading
+from bloomredis.stored.state.item_calls import ContainsByReading
 from tests.support.proxy import after, passed, proxied
 from tests.support.servers import Server
 from tests.support.values import for_each

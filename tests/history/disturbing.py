@@ -15,8 +15,8 @@ import redis
 
 import bloomredis
 from bloomredis import FilterLostError
-from bloomredis.stored import shard_record
-from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
+from bloomredis.stored.layers.record import RotatingRecord, ScalingRecord
+from bloomredis.stored.shards import record as shard_record
 from tests.history.crashing import Crash, Work
 from tests.history.faults import Faults
 from tests.history.losses import NOTICED, Loss

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from bloomredis.stored import shard_record
+from bloomredis.stored.shards import record as shard_record
 
 Kind = Literal["items", "claims", "counting", "module", "scaling", "rotating", "sharded"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)

@@ -25,8 +25,8 @@ from bloomredis import (
     compat,
 )
 from bloomredis.bits.limits import HEADER_BYTES
-from bloomredis.operations.files import Reader
-from bloomredis.stored.restore import PIECE_BYTES
+from bloomredis.operations.whole.files import Reader
+from bloomredis.protocol.pieces import PIECE_BYTES
 from tests.support.losing import LosingClient
 from tests.support.saving import KINDS
 from tests.support.servers import Server, binaries, running

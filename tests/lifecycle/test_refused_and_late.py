@@ -14,7 +14,7 @@ import redis
 
 import bloomredis
 from bloomredis import BloomFilter, FilterLostError, ScalingBloomFilter, ServerRefusedError
-from bloomredis.stored.layer_record import LEAST_WIDTH, RotatingRecord
+from bloomredis.stored.layers.record import LEAST_WIDTH, RotatingRecord
 from bloomredis.stored.planning import whole
 from tests.support.proxy import LateCopy, proxied
 from tests.support.saving import ITEMS, KINDS, made, saved

@@ -28,8 +28,8 @@ from bloomredis import (
     ShardedBloomFilter,
     compat,
 )
-from bloomredis.stored import restore
-from bloomredis.stored.restore import PIECE_BYTES
+from bloomredis.protocol.pieces import PIECE_BYTES
+from bloomredis.stored.saved import writing as restore
 from tests.support.modules import MODULE, needs_module
 from tests.support.saving import ABSENT, ITEMS, KINDS, Killed, Mortal, comparable, made, saved
 from tests.support.servers import Server, binaries, running

@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import BatchInterruptedError, BloomError, BloomFilter, Claim, ClaimLostError, FilterLostError
-from bloomredis.operations.held import Terms
+from bloomredis.operations.claims.state import Terms
 from tests.support.commits import commit_once
 from tests.support.losing import losing
 from tests.support.proxy import Exchange, lost, passed, proxied

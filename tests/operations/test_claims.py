@@ -30,8 +30,8 @@ from bloomredis import (
     FilterLostError,
     OutcomeUnknownError,
 )
+from bloomredis.operations.claims.state import Owed, Terms
 from bloomredis.operations.events import CallEvent
-from bloomredis.operations.held import Owed, Terms
 from tests.support.losing import losing
 from tests.support.racing import PROCESSES, race_threads
 from tests.support.servers import Server, binaries, running

@@ -19,7 +19,7 @@ from redis.retry import Retry
 import bloomredis
 import bloomredis.asyncio
 from bloomredis import ConnectionFailedError, OutcomeUnknownError
-from bloomredis.operations.counting import CountingOperations
+from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.protocol import scripts
 from bloomredis.protocol.receipts import REMOVAL, Lanes
 from tests.support.counting import MOST, PLANNED, counting, expected_counters, stored_counters

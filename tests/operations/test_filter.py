@@ -16,7 +16,7 @@ from bloomredis import (
     FilterMismatchError,
     FilterNotFoundError,
 )
-from bloomredis.operations.outcomes import Answers
+from bloomredis.operations.items.outcomes import Answers
 from tests.support.servers import Server
 from tests.support.values import for_each
 

@@ -20,7 +20,7 @@ from redis.retry import Retry
 from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError
 from bloomredis.bits import encoding
 from bloomredis.bits.bitmap import Bits
-from bloomredis.operations import loading
+from bloomredis.operations.whole import loading
 from bloomredis.stored import planning
 from tests.support.losing import losing
 from tests.support.replicas import attach, replicated

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from bloomredis import BloomFilter, FilterLostError, LocalFilter
 from bloomredis.bits.bitmap import Bits
-from bloomredis.operations import local_cache
-from bloomredis.operations.snapshot import PIECE_BYTES
+from bloomredis.operations.items import local_cache
+from bloomredis.protocol.pieces import PIECE_BYTES
 from bloomredis.stored import planning
 from tests.support.servers import Server
 from tests.support.values import for_each

@@ -20,7 +20,7 @@ from bloomredis import (
     ServerRefusedError,
 )
 from bloomredis.bits.module_items import MADE, marking, packed
-from bloomredis.stored.module_header import read_state
+from bloomredis.stored.module.header import read_state
 from tests.conftest import ANY, BINARIES, FAKE, REAL
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server, running

@@ -17,9 +17,9 @@ from bloomredis import (
     ShardedBloomFilter,
 )
 from bloomredis.drivers.sync import drive
-from bloomredis.operations.counting import CountingOperations
-from bloomredis.operations.plain import PlainOperations
-from bloomredis.operations.scaling import ScalingOperations
+from bloomredis.operations.kinds.counting import CountingOperations
+from bloomredis.operations.kinds.plain import PlainOperations
+from bloomredis.operations.kinds.scaling import ScalingOperations
 
 KINDS: Final[dict[str, Callable[..., Any]]] = {
     "plain": PlainOperations,

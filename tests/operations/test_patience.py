@@ -30,7 +30,7 @@ from bloomredis import (
     ServerRefusedError,
     ShardedBloomFilter,
 )
-from bloomredis.operations import patience
+from bloomredis.operations.claims import patience
 from tests.support.proxy import lost, proxied
 from tests.support.servers import Server, running
 from tests.support.values import for_each

@@ -25,7 +25,7 @@ from bloomredis import (
 )
 from bloomredis.drivers import sync
 from bloomredis.stored import planning
-from bloomredis.stored.layer_record import RotatingRecord
+from bloomredis.stored.layers.record import RotatingRecord
 from tests.support.losing import LosingClient
 from tests.support.racing import race_threads, winners
 from tests.support.servers import Server

@@ -24,10 +24,10 @@ from bloomredis import (
 )
 from bloomredis.bits import sizing
 from bloomredis.bits.limits import HEADER_BYTES
-from bloomredis.operations import info
+from bloomredis.operations.whole import info
 from bloomredis.stored import header, planning
-from bloomredis.stored.handle import Description
-from bloomredis.stored.layer_record import ScalingRecord
+from bloomredis.stored.layers.record import ScalingRecord
+from bloomredis.stored.state.handle import Description
 from tests.support.losing import LosingClient
 from tests.support.racing import flushing_scripts, race_processes, race_threads, winners
 from tests.support.servers import Server

@@ -23,7 +23,7 @@ from bloomredis import (
     OutcomeUnknownError,
     ShardedBloomFilter,
 )
-from bloomredis.stored import shard_record
+from bloomredis.stored.shards import record as shard_record
 from tests.support.losing import losing
 from tests.support.servers import Server
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys

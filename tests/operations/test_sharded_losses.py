@@ -13,7 +13,7 @@ from bloomredis import (
     FilterLostError,
     ShardedBloomFilter,
 )
-from bloomredis.stored import shard_record
+from bloomredis.stored.shards import record as shard_record
 from tests.support.servers import Server
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys
 from tests.support.values import for_each

@@ -22,8 +22,8 @@ from bloomredis import (
     ServerRefusedError,
     ShardedBloomFilter,
 )
-from bloomredis.stored.shard_record import DELETED, ShardRecord
-from bloomredis.stored.shard_servers import SETTLE_RECORD, RecordServers
+from bloomredis.stored.shards.record import DELETED, ShardRecord
+from bloomredis.stored.shards.servers import SETTLE_RECORD, RecordServers
 from tests.support.background import Child
 from tests.support.servers import Server, binaries, running
 from tests.support.sharding import ITEMS, OPTIONS, shard_keys

@@ -10,11 +10,11 @@ import redis
 
 from bloomredis.bits import limits
 from bloomredis.errors import ConnectionFailedError
-from bloomredis.operations.plain import PlainOperations
+from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.protocol import calls, gather, replies, scripts, steps
 from bloomredis.protocol.steps import Call, Many, Op
-from bloomredis.stored.base import PROBES_A_CALL
 from bloomredis.stored.header import Header
+from bloomredis.stored.state.base import PROBES_A_CALL
 from tests.support.values import for_each
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from redis.exceptions import (
 )
 
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
-from bloomredis.protocol import calls, cluster, replies, resending, scripts, steps
+from bloomredis.protocol import calls, cluster, replies, scripts, steps
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.cluster import Address, Owner, Reader, RefreshMap, RefreshSlot, Send
 from bloomredis.protocol.steps import Sleep
@@ -99,7 +99,7 @@ def test_a_migration_is_outlasted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", map(float, itertools.count()).__next__)
     met, acts = play(CALL, says=itertools.repeat(errors(TryAgainError)))
     assert isinstance(met, TryAgainError)
-    assert len(sent(acts)) == resending.PATIENCE + 1
+    assert len(sent(acts)) == cluster.PATIENCE + 1
     meaning = replies.explained(met)
     assert isinstance(meaning, ServerRefusedError)
     assert meaning.word == "TRYAGAIN"
@@ -120,7 +120,7 @@ def test_what_was_not_answered_is_sent_again() -> None:
     assert answer == 1
     assert [type(act) for act in acts] == [Owner, Send, RefreshSlot, Owner, Send]
     met, acts = play(CALL, says=itertools.repeat(gone))
-    assert (met, len(sent(acts))) == (gone, 1 + resending.RESENDS)
+    assert (met, len(sent(acts))) == (gone, 1 + cluster.RESENDS)
     met, acts = play(CALL, says=itertools.repeat(gone), knows={RefreshSlot: redis.ConnectionError("too")})
     assert (met, len(sent(acts))) == (gone, 2)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bloomredis.protocol import scripts
-from bloomredis.protocol.minify import minified, with_short_names
+from bloomredis.protocol.scripts import minified, with_short_names
 from tests.support.values import for_each
 
 ROOT = Path(__file__).parents[2]

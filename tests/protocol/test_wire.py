@@ -7,7 +7,7 @@ from typing import Any
 import hiredis
 
 from bloomredis import BloomFilter, CountingBloomFilter, ScalingBloomFilter
-from bloomredis.stored.item_calls import ItemCall
+from bloomredis.stored.state.item_calls import ItemCall
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server
 from tests.support.values import for_each

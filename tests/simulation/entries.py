@@ -9,7 +9,7 @@ from typing import Any
 
 from bloomredis import errors
 from bloomredis.errors import OutcomeUnknownError
-from bloomredis.operations import filter as plain
+from bloomredis.operations.kinds import filter as plain
 
 
 def _found(module: str, name: str) -> Any:
@@ -19,7 +19,7 @@ def _found(module: str, name: str) -> Any:
 
 
 PlainOperations: Callable[..., Any] = (
-    _found("bloomredis.operations.plain", "PlainOperations") or plain.FilterOperations
+    _found("bloomredis.operations.kinds.plain", "PlainOperations") or plain.FilterOperations
 )
 NOTHING_IN_DOUBT: type[Exception] = getattr(errors, "ConnectionFailedError", OutcomeUnknownError)
 """What is raised for a call that may simply be made again."""

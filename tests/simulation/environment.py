@@ -24,7 +24,7 @@ import bloomredis
 from bloomredis.bits import batch
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic, Counting
-from bloomredis.operations import loading
+from bloomredis.operations.whole import loading
 from bloomredis.protocol import clock, forks
 
 FEW_BITS: Final = 70

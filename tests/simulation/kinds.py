@@ -15,7 +15,7 @@ from mmh3 import hash_bytes
 
 import bloomredis
 import bloomredis.asyncio
-from bloomredis.operations.counting import CountingOperations
+from bloomredis.operations.kinds.counting import CountingOperations
 from bloomredis.stored import header, planning
 from tests.simulation.database import Database
 from tests.simulation.entries import PlainOperations

@@ -13,9 +13,9 @@ import redis
 
 from bloomredis.bits.module_items import MADE, marking
 from bloomredis.errors import BloomError
-from bloomredis.operations.counting import CountingOperations
-from bloomredis.operations.held import Held
-from bloomredis.operations.plain import PlainOperations
+from bloomredis.operations.claims.state import Held
+from bloomredis.operations.kinds.counting import CountingOperations
+from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.protocol.replies import unhex
 from bloomredis.protocol.steps import Call, Many, joined, parted
 from tests.simulation.database import ServerError

@@ -13,7 +13,7 @@ from bloomredis import FilterFullError
 from bloomredis.bits import layered
 from bloomredis.bits.sizing import MAX_BITS
 from bloomredis.stored import planning
-from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
+from bloomredis.stored.layers.record import RotatingRecord, ScalingRecord
 from tests.support.sizes import long, short
 from tests.support.values import for_each
 from tests.support.vectors import vectors

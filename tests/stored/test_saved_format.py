@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import bloomredis
 from bloomredis import LocalFilter
-from bloomredis.operations.files import Reader
-from bloomredis.stored import saved
+from bloomredis.operations.whole.files import Reader
+from bloomredis.stored.saved import format as saved
 from tests.support.values import for_each
 from tests.support.vectors import vectors
 

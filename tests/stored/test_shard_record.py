@@ -16,7 +16,7 @@ from bloomredis import (
     ShardedBloomFilter,
 )
 from bloomredis.cli.plan import sharded_fields
-from bloomredis.stored import shard_record
+from bloomredis.stored.shards import record as shard_record
 from tests.support.servers import Server
 from tests.support.sharding import shard_keys
 from tests.support.values import for_each

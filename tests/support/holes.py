@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from bloomredis.errors import FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
-from bloomredis.operations import local_cache, membership, outcomes
-from bloomredis.operations.claims import Claims
-from bloomredis.operations.held import Owed, Terms
-from bloomredis.operations.local_cache import CachedMembership
+from bloomredis.operations.claims.calls import Claims
+from bloomredis.operations.claims.state import Owed, Terms
+from bloomredis.operations.items import local_cache, membership, outcomes
+from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.receipts import Lane, Lanes, Pending
 from bloomredis.protocol.replies import Refusal
-from bloomredis.stored.versioned import Versioned
+from bloomredis.stored.state.versioned import Versioned
 from tests.support.holes_of_many import HOLES_OF_MANY, Patch
 from tests.support.holes_of_rebuilding import HOLES_OF_REBUILDING
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bloomredis.protocol import replies, scripts
-from bloomredis.stored.layer_record import LayerRecord
-from bloomredis.stored.layers import StoredLayers
-from bloomredis.stored.shard import StoredShard
-from bloomredis.stored.shards import StoredShards
+from bloomredis.stored.layers.layers import StoredLayers
+from bloomredis.stored.layers.record import LayerRecord
+from bloomredis.stored.shards.shards import StoredShards
+from bloomredis.stored.shards.table import StoredShard
 
 Patch = Callable[[Any, str, Any], object]
 _RESERVE, _DELETE = map(scripts.load, ("reserve", "delete"))

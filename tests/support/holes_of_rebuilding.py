@@ -8,8 +8,8 @@ from typing import Any, Final
 from bloomredis.errors import FilterMismatchError
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import Header
-from bloomredis.stored.rebuilding import Rebuild, StoredRebuildable
-from bloomredis.stored.single import StoredFilter
+from bloomredis.stored.one_key.rebuilding import Rebuild, StoredRebuildable
+from bloomredis.stored.one_key.single import StoredFilter
 from tests.support.holes_of_many import Patch
 
 

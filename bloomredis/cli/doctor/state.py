@@ -15,8 +15,8 @@ from bloomredis.cli.filters import CLASSES, Kind
 from bloomredis.drivers.sync import drive
 from bloomredis.errors import BloomError, FilterMismatchError
 from bloomredis.stored.header import Header
+from bloomredis.stored.one_key.single import StoredFilter
 from bloomredis.stored.planning import expected_error_rate
-from bloomredis.stored.single import StoredFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

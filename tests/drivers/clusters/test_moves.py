@@ -15,7 +15,7 @@ from redis.crc import key_slot
 import bloomredis
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ScalingBloomFilter, ShardedBloomFilter
-from bloomredis.stored import shard_record
+from bloomredis.stored.shards import record as shard_record
 from tests.support.clusters import Cluster
 from tests.support.saving import ABSENT, ITEMS, KINDS, comparable
 from tests.support.servers import binaries, running

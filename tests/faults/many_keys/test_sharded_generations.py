@@ -19,7 +19,7 @@ from bloomredis import (
     OutcomeUnknownError,
     ShardedBloomFilter,
 )
-from bloomredis.stored import shard_record
+from bloomredis.stored.shards import record as shard_record
 from tests.support.background import outcome, started
 from tests.support.clock import Clock
 from tests.support.dying import Died, MortalClient

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from bloomredis import BatchInterruptedError, BloomFilter, FilterLostError, ServerRefusedError
-from bloomredis.operations import plain
+from bloomredis.operations.kinds import plain
 from bloomredis.protocol import scripts
 from tests.faults.one_key import (
     test_cancelled,

@@ -10,9 +10,9 @@ import pytest
 import redis
 
 from bloomredis import BloomFilter, ClaimLostError, FilterLostError
-from bloomredis.drivers.kept import Kept
-from bloomredis.operations.claims import Claims
-from bloomredis.stored.versioned import Versioned
+from bloomredis.drivers.connections.direct import Kept
+from bloomredis.operations.claims.calls import Claims
+from bloomredis.stored.state.versioned import Versioned
 from tests.support.background import PATIENCE, outcome, started
 from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.servers import Server

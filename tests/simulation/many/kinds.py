@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import bloomredis.asyncio
-from bloomredis.operations.rotating import RotatingOperations
-from bloomredis.operations.scaling import ScalingOperations
-from bloomredis.operations.sharded import ShardedOperations
-from bloomredis.stored import shard_record
+from bloomredis.operations.kinds.rotating import RotatingOperations
+from bloomredis.operations.kinds.scaling import ScalingOperations
+from bloomredis.operations.kinds.sharded import ShardedOperations
+from bloomredis.stored.shards import record as shard_record
 from tests.history.plans import SLICES, Kind, Made, Plan
 
 KEY: Final = "f"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from bloomredis.stored import shard_record
-from bloomredis.stored.layer_record import RotatingRecord, ScalingRecord
-from bloomredis.stored.shard_table import LOOK_SECONDS
+from bloomredis.stored.layers.record import RotatingRecord, ScalingRecord
+from bloomredis.stored.shards import record as shard_record
+from bloomredis.stored.shards.table import LOOK_SECONDS
 from tests.history.losses import Loss
 from tests.history.plans import Kind
 from tests.history.rules import GRAIN

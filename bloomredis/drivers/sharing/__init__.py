@@ -1,0 +1,1 @@
+"""Calls of threads and of tasks that share round trips."""

@@ -1,0 +1,1 @@
+"""Items are claimed, and their claims committed, released and extended."""

@@ -1,0 +1,298 @@
+"""Claims: a worker holds an item while it works on it; check and set in two steps.
+
+A claim is a key of its own in the filter's hash slot, which names the owner and expires with the
+lease.  Whether an item is done, held by another worker or free is decided in one script, and so is a
+commit: the item's bits are set and its claim is dropped together, or neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import takewhile
+from typing import Any, Final, TypeVar
+
+from mmh3 import hash_bytes
+
+from bloomredis.arguments import shown
+from bloomredis.errors import ClaimLostError
+from bloomredis.operations.claims.state import Held, Owed, State, Terms, answered
+from bloomredis.operations.items.outcomes import raise_interrupted
+from bloomredis.protocol import clock, scripts
+from bloomredis.protocol.calls import call
+from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
+from bloomredis.protocol.receipts import Lanes, give_back
+from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, is_used_by_clone
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.state.base import Stored
+from bloomredis.stored.state.handle import Handle, LayoutChanged
+
+C = TypeVar("C")
+
+_CLAIM, _COMMIT, _RELEASE, _EXTEND = map(scripts.load, ("claim", "commit", "release", "extend"))
+_MOST_ITEMS: Final = 200
+"""Items that one script claims: each costs it two more commands than its probes."""
+
+_DONE: Final = 2
+"""The reply to a commit whose claim is gone, and whose item is done."""
+
+_AGAIN: Final = "a second call on the same object answers as this one would have"
+
+
+class Claims:
+    """The claims that one filter object makes."""
+
+    def __init__(self, stored: Stored, lanes: Lanes, *, retry_safe: bool) -> None:
+        self._stored = stored
+        self._lanes = lanes
+        self._retry_safe = retry_safe
+        self._prefix = auxiliary_prefix(stored.key) + b"claim:"
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget all claims: a forked child does not hold those of its parent."""
+        self._pending = Owed()
+        renewed_after_fork(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pending": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.renew()
+
+    def _key(self, encoded: str | bytes) -> bytes:
+        """Return the key of the claim on an item."""
+        return self._prefix + hash_bytes(encoded).hex().encode()
+
+    def claim(self, encoded: bytes, item: Any, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
+        """Claim an item; return `make(held)`."""
+
+        def work(handle: Handle) -> Op[C]:
+            packed = handle.layout.pack_one(encoded)
+            (held,) = yield from self._claim(handle, [encoded], [item], packed, terms)
+            return make(held)
+
+        return self._stored.attempt(work)
+
+    def claim_many(
+        self, encoded: Sequence[str | bytes], items: Sequence[Any], terms: Terms, make: Callable[[Held], C]
+    ) -> Op[list[C]]:
+        """Claim items, which have been encoded, some in each script; equal ones share their claim."""
+        own, places = _distinct(encoded)
+        claims: list[Held] = []
+        try:
+            yield from self._claim_each([encoded[i] for i in own], [items[i] for i in own], terms, claims)
+        except Exception as error:
+            raise_interrupted("claim_many", _in_place(claims, places, make), items, error)
+        except BaseException:  # the caller was cancelled or interrupted
+            for held in claims:
+                self.claim_again(held)
+            raise
+        return _in_place(claims, places, make)
+
+    def _claim_each(
+        self, encoded: Sequence[str | bytes], items: Sequence[Any], terms: Terms, claims: list[Held]
+    ) -> Op[None]:
+        """Claim different items, and append the claims."""
+        while len(claims) < len(items):
+            handle = yield from self._stored.acquire()
+            run = slice(len(claims), len(claims) + min(_MOST_ITEMS, handle.items))
+            packed = handle.layout.pack(encoded[run])
+            with suppress(LayoutChanged):
+                claims += yield from self._claim(handle, encoded[run], items[run], packed, terms)
+
+    def _claim(
+        self,
+        handle: Handle,
+        encoded: Sequence[str | bytes],
+        items: Sequence[Any],
+        packed: bytes,
+        terms: Terms,
+    ) -> Op[list[Held]]:
+        """Claim packed items in one script; an owner whose call was not answered is used again."""
+        keys = list(map(self._key, encoded))
+        owners = [self._pending.take(key + terms.holder) or [terms.new_owner()] for key in keys]
+        tried = [own[0] for own in owners]
+        sent = clock.now()
+        try:
+            with OutcomeMatters(self._stored.name, _AGAIN):
+                arguments = (packed, terms.lease, b"".join(tried))
+                reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
+                answers, busy = claims_of(reply, len(keys))
+        except BaseException:  # a refusal too says nothing of an earlier sending
+            for key, own in zip(keys, owners, strict=True):
+                self._pending.keep(key + terms.holder, own)
+            raise
+        values = [handle.generation + owner for owner in tried]
+        claims = answered(answers, busy, terms, sent, zip(items, encoded, values, strict=True))
+        left = [i for i, own in enumerate(owners) if len(own) > 1 and claims[i].state == "busy"]
+        if left:  # another call of this object may have the claim, and had no answer either
+            for i in left:
+                self._pending.keep(keys[i] + terms.holder, owners[i][1:])
+            yield from self._claim_once_more(handle, left, claims, terms)
+        return claims
+
+    def _claim_once_more(
+        self, handle: Handle, indexes: Sequence[int], claims: list[Held], terms: Terms
+    ) -> Op[None]:
+        """Claim items again, with the owners that are left; put the claims where those before were."""
+        encoded = [claims[i].encoded for i in indexes]
+        items = [claims[i].item for i in indexes]
+        try:
+            again = yield from self._claim(handle, encoded, items, handle.layout.pack(encoded), terms)
+        except BaseException:
+            for held in claims:
+                self.claim_again(held)
+            raise
+        for i, held in zip(indexes, again, strict=True):
+            claims[i] = held
+
+    def commit(self, held: Held) -> Op[None]:
+        """Put the item into the filter and drop the claim."""
+        if held.state == "done":
+            return
+        held.is_unreported = False
+        if held.lane is None:  # a call without an answer may be made again, whatever was learnt since
+            self._check(held)
+        held.end()
+        yield from self._stored.attempt(partial(self._commit, held=held))
+
+    def _commit(self, handle: Handle, held: Held) -> Op[None]:
+        if not held.value.startswith(handle.generation):
+            # Its filter is gone, or this object, which was given the claim's token, is behind it.
+            item = held.encoded
+            pack = partial(handle.layout.pack_one, item)
+            (is_done,) = yield from self._stored.test(handle, (item,), pack, replicas=False)
+            held.lane = None  # what an earlier call of it did is gone with its filter
+            raise self._lost(held, is_done=is_done)
+        keys, arguments = [self._key(held.encoded)], [handle.layout.pack_one(held.encoded), held.owner]
+        if self._retry_safe:
+            lane = held.lane_of_commit(self._lanes, handle.check)
+            keys.append(self._lanes.key(lane.name))
+            arguments.append(lane.call.encode())
+        try:
+            with OutcomeMatters(self._stored.name, _AGAIN):
+                reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
+        except Refusal as refusal:
+            if not is_used_by_clone(refusal):
+                raise
+            self._lanes.renew()  # a clone of this machine or process has used it
+            held.lane = None
+            raise LayoutChanged from refusal
+        # In this order, as a thread may be interrupted between any two steps: a lane has one owner.
+        held.state = "done" if reply == 1 else "lost"
+        used, held.lane = held.lane, None
+        if used is not None:
+            give_back(used)
+        if reply != 1:
+            raise self._lost(held, is_done=reply == _DONE)
+
+    def release(self, held: Held) -> Op[None]:
+        """Give the item back; nothing happens if it is not held any more."""
+        if held.state == "claimed":
+            held.end()
+            yield from self._call(_RELEASE, [self._key(held.encoded)], held, [])
+            held.state, held.lane = "released", None  # a commit without an answer is not made again
+
+    def extend(self, held: Held, lease: int) -> Op[None]:
+        """Hold the item for `lease` ms from now."""
+        self._check(held)
+        if not (yield from self._extended(held, lease)):
+            raise self._lost(held)
+
+    def renew_lease(self, held: Held) -> Op[None]:
+        """Hold the item for its lease from now, unless its commit or release has begun meanwhile."""
+        if held.is_renewable:
+            is_held = yield from self._extended(held, held.lease)
+            if not is_held and held.is_renewable:
+                held.is_unreported = True
+                raise self._lost(held)
+
+    def _extended(self, held: Held, lease: int) -> Op[bool]:
+        keys, sent = [self._key(held.encoded)], clock.now()
+        if self._stored.has_layers:
+            keys.append(self._stored.key)
+        is_held: bool = (yield from self._call(_EXTEND, keys, held, [lease])) == 1
+        if is_held:
+            held.prolong(lease, sent)
+        return is_held
+
+    def claim_again(self, held: Held) -> None:
+        """Let the next claim of the item return this one."""
+        if held.state == "claimed":
+            self._pending.keep(self._key(held.encoded) + held.holder, [held.owner])
+
+    def _call(self, script: scripts.Script, keys: list[bytes], held: Held, arguments: list[int]) -> Op[Any]:
+        with OutcomeMatters(self._stored.name, _AGAIN):
+            return (yield from call(script, keys, [held.value, *arguments], self._stored.wait))
+
+    def _check(self, held: Held) -> None:
+        if held.state == "lost":
+            raise self._lost(held)
+        if held.state != "claimed":
+            raise ClaimLostError(
+                f"{shown(held.item)} is not held by this worker: its state is {held.state!r}"
+            )
+
+    def _lost(self, held: Held, *, is_done: bool = False) -> ClaimLostError:
+        held.state = "lost"
+        now = "the item is done already" if is_done else "another worker may have it"
+        return ClaimLostError(
+            f"the claim on {shown(held.item)} ran out, its owner claimed it again, or its filter was "
+            f"cleared, and {now}; nothing was changed: take a longer lease, or renew=True"
+        )
+
+
+def _distinct(encoded: Iterable[str | bytes]) -> tuple[list[int], list[int]]:
+    """Return the indexes of different items, each where it is first, and each item's place in these."""
+    found: dict[bytes, int] = {}
+    indexes: list[int] = []
+    places = []
+    for i, code in enumerate(encoded):
+        place = found.setdefault(as_bytes(code), len(indexes))
+        places.append(place)
+        if place == len(indexes):
+            indexes.append(i)
+    return indexes, places
+
+
+def _in_place(claims: Sequence[Held], places: Iterable[int], make: Callable[[Held], C]) -> list[C]:
+    """Return the claim at each place, up to the first that has none; that of equal items is made once."""
+    made = list(map(make, claims))
+    return [made[place] for place in takewhile(lambda place: place < len(made), places)]
+
+
+def each_of(
+    verb: str,
+    claims: Sequence[Any],
+    helds: Sequence[Held],
+    call: Callable[[Sequence[Held]], Op[list[Exception | None]]],
+    known: set[str],
+) -> Op[list[State]]:
+    """Make a call about claims, all in one round trip; return the state of each afterwards.
+
+    A claim that is not held keeps its state.
+
+    :param claims: the caller's objects, for the error of an interrupted batch.
+    :param call: returns the error of each.
+    :param known: the verbs of earlier batches.  The first one makes its first call alone, so that a server
+        that lacks the script gets it once, and not with each claim.
+    """
+    distinct = sorted({id(held): held for held in helds}.values(), key=lambda held: held.state != "claimed")
+    alone = int(verb not in known and bool(distinct) and distinct[0].state == "claimed")
+    outcomes = yield from call(distinct[:alone])
+    outcomes += yield from call(distinct[alone:])
+    known.update([verb] * alone)
+    failed = {
+        id(held): outcome
+        for held, outcome in zip(distinct, outcomes, strict=True)
+        if outcome is not None and not isinstance(outcome, ClaimLostError)
+    }
+    answered = list(takewhile(lambda held: id(held) not in failed, helds))
+    states = [held.state for held in answered]
+    if failed:
+        raise_interrupted(verb, states, claims, failed[id(helds[len(states)])])
+    return states

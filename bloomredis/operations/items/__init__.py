@@ -1,0 +1,1 @@
+"""Items are added and tested: answers, retries, the local cache, the capacity."""

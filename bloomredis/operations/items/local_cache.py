@@ -1,0 +1,266 @@
+"""Answers from a copy of the filter in this process.
+
+An item whose bits are all set in the copy is in the filter, as long as the filter's generation stands.
+Every script call on the primary confirms the generation, so the copy may answer for some seconds after the
+last call was sent; then the next call goes to the server again.  The answers of the server are recorded in
+the copy of their generation.  The items of other clients are read piece by piece, before calls that go to
+the server anyway: at first without a pause, so that the copy of a filter of some megabytes is whole by the
+end of the first call; later with pauses, as long as the copy misses enough of them.
+
+A filter that is being rebuilt has no copy: its successor has to get also the items that it has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bloomredis.bits.batch import Encoded, HashedBatch, hashed
+from bloomredis.bits.bitmap import Bits
+from bloomredis.errors import BatchInterruptedError
+from bloomredis.operations.items.membership import Membership
+from bloomredis.operations.items.outcomes import Answers
+from bloomredis.protocol import clock
+from bloomredis.protocol.keys import as_bytes
+from bloomredis.protocol.ledger import Ledger
+from bloomredis.protocol.pieces import PIECE_BYTES, READ
+from bloomredis.protocol.receipts import Pending
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.state.base import Stored
+from bloomredis.stored.state.handle import Handle, LayoutChanged
+
+_AT_ONCE: Final = 0.03
+"""Seconds for which pieces are read without a pause when a copy begins."""
+
+_SHARE: Final = 20
+"""Pause between two pieces, as a multiple of the time that the last one took."""
+
+_MISSES: Final = 100
+"""Items that the server knew and the copy did not until the filter is read again."""
+
+_log = logging.getLogger("bloomredis")
+
+
+class _Copy:
+    """The copy of one generation."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self.bits = Bits(handle.bitmap)
+        self.until = self.not_before = 0.0  # monotonic: the end of its answers, the next piece
+        self.next_piece: int | None = 0  # its first byte, None if all were read
+        self.at_once = _AT_ONCE  # seconds of reading that are left without a pause
+        self.misses = 0
+
+
+class CachedMembership:
+    """Membership calls that look into the copy first.
+
+    :param check: seconds for which the copy answers after a call to the server.
+    """
+
+    def __init__(self, stored: Stored, ledger: Ledger, membership: Membership, check: float) -> None:
+        self._stored = stored
+        self._ledger = ledger
+        self._membership = membership
+        self._check = check
+        self._copy: _Copy | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_copy": None}  # another process reads a copy of its own
+
+    def has(self, encoded: bytes) -> bool:
+        """True if an item is known to be in the filter; False if only the server knows."""
+        copy = self._copy
+        return (
+            copy is not None
+            and encoded not in self._ledger.items  # a pending item is answered by its call
+            and copy.handle is self._stored.handle
+            and clock.now() < copy.until
+            and copy.bits.has(encoded)
+        )
+
+    def _is_ready(self, handle: Handle, now: float) -> bool:
+        """Return whether a call may go to the server without a piece of the filter being read before."""
+        copy = self._copy
+        return (
+            copy is not None and copy.handle is handle and (copy.next_piece is None or now < copy.not_before)
+        )
+
+    def _learn_one(self, handle: Handle, item: bytes, sent: float, *, there: bool, new: bool = False) -> None:
+        """Record what the server answered to a call sent at `sent`: the item is in the filter, since when."""
+        copy = self._copy
+        if copy is not None and copy.handle is handle:
+            if there:
+                copy.bits.add(item)
+            self._learn(copy, sent, None, int(there and not new))
+
+    def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
+        """Add an item; True if it was new."""
+        return self._stored.attempt(partial(self._add_one, item=item, token=token))
+
+    def _add_one(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
+        if handle.is_being_rebuilt:
+            return (yield from self._membership.add_under(handle, item, token))
+        if not self._is_ready(handle, clock.now()):
+            yield from self._refreshed(handle)
+        sent, owed = clock.now(), token is not None or self._are_owed([item])
+        new = yield from self._membership.add_under(handle, item, token)
+        if not owed:
+            self._learn_one(handle, item, sent, there=True, new=new)
+        return new
+
+    def test_one(self, item: bytes) -> Op[bool]:
+        """Test an item."""
+        return self._stored.attempt(partial(self._test_one, item=item))
+
+    def _test_one(self, handle: Handle, item: bytes) -> Op[bool]:
+        if handle.is_being_rebuilt:
+            return (yield from self._membership.test_under(handle, item))
+        if not self._is_ready(handle, clock.now()):
+            yield from self._refreshed(handle)
+        sent = clock.now()
+        there = yield from self._membership.test_under(handle, item)
+        self._learn_one(handle, item, sent, there=there)
+        return there
+
+    def add(self, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:
+        """Add items; say of each whether it was new."""
+        return self._stored.attempt(partial(self._add, encoded=encoded, source=source))
+
+    def _add(self, handle: Handle, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:
+        if handle.is_being_rebuilt:
+            return (yield from self._membership.add(encoded, source))
+        batch = hashed(handle.bitmap, encoded)
+        ask = self._unknown(handle, batch)
+        if not len(ask):
+            return Answers(lambda *_: None, [False] * len(encoded))
+        copy = yield from self._refreshed(handle)
+        asked = batch.take(ask)
+        sent, owed = clock.now(), self._are_owed(asked.encoded)
+        try:
+            replies = yield from self._membership.add(asked, [source[i] for i in ask])
+        except BatchInterruptedError as error:
+            raise _merged_error(error, ask.tolist(), source) from error.__cause__
+        if self._stored.handle is not handle and len(ask) < len(encoded):
+            # The filter may have been lost meanwhile, and then the copy is of no use.
+            replies.keep(range(len(replies)))
+            raise LayoutChanged
+        if not owed:
+            self._learn(copy, sent, asked, replies.count(False))
+        merged = np.zeros(len(encoded), dtype=np.bool_)
+        merged[ask] = replies
+        return _answers(replies, ask.tolist(), merged.tolist())
+
+    def test(self, encoded: Encoded) -> Op[list[bool]]:
+        """Test items."""
+        return self._stored.attempt(partial(self._test, encoded=encoded))
+
+    def _test(self, handle: Handle, encoded: Encoded) -> Op[list[bool]]:
+        if handle.is_being_rebuilt:
+            return (yield from self._membership.test(encoded))
+        batch = hashed(handle.bitmap, encoded)
+        ask = self._unknown(handle, batch)
+        answers = np.ones(len(encoded), dtype=np.bool_)
+        if len(ask):
+            copy = yield from self._refreshed(handle)
+            sent = clock.now()
+            asked = batch.take(ask)
+            present = yield from self._membership.test(asked)
+            if self._stored.handle is not handle and len(ask) < len(encoded):
+                raise LayoutChanged
+            answers[ask] = present
+            self._learn(copy, sent, asked.take(np.flatnonzero(present)), present.count(True))
+        listed: list[bool] = answers.tolist()
+        return listed
+
+    def _unknown(self, handle: Handle, batch: HashedBatch) -> NDArray[np.intp]:
+        """Return the indexes of the items that are not known to be in the filter."""
+        copy = self._copy
+        if copy is None or copy.handle is not handle or clock.now() >= copy.until:
+            return np.arange(len(batch.encoded))
+        missing = batch.addresses.missing(copy.bits.array)
+        if pending := self._ledger.items:  # answered by its call
+            owed = [i for i, item in enumerate(batch.encoded) if as_bytes(item) in pending]
+            return np.union1d(missing, owed).astype(np.intp)
+        return missing
+
+    def _are_owed(self, items: Encoded) -> bool:
+        """True if receipts may answer for all items, which say nothing about the filter as it is now."""
+        pending = self._ledger.items
+        return bool(pending) and all(as_bytes(item) in pending for item in items)
+
+    def _refreshed(self, handle: Handle) -> Op[_Copy]:
+        """Return the copy of the filter that `handle` names, after reading the pieces that are due."""
+        copy = self._copy
+        if copy is None or copy.handle is not handle:
+            copy = self._copy = _Copy(handle)
+        while (first := copy.next_piece) is not None and clock.now() >= copy.not_before:
+            following, asked = first + PIECE_BYTES, clock.now()
+            copy.next_piece = following if following < len(copy.bits.bytes) else None  # others read on
+            is_read = False
+            try:
+                is_read = yield from self._read(copy, first)
+            finally:
+                if not is_read:
+                    copy.next_piece = first
+            if not is_read:
+                break
+            now = clock.now()
+            copy.at_once = copy.at_once - (now - asked) if copy.next_piece is not None else 0.0
+            if copy.at_once <= 0.0:
+                copy.not_before = now + _SHARE * (now - asked)
+        return copy
+
+    def _read(self, copy: _Copy, first: int) -> Op[bool]:
+        """Read a piece into the copy; False if there was an error."""
+        try:
+            piece = yield from self._stored.run(
+                READ, copy.handle, (first, PIECE_BYTES), reads=True, replicas=False
+            )
+        except LayoutChanged:
+            raise
+        except Exception as error:
+            _log.debug("the local cache of %r was not refreshed: %s", self._stored.name, error)
+            return False
+        copy.bits.unite(first, piece)
+        return True
+
+    def _learn(self, copy: _Copy, sent: float, there: HashedBatch | None, misses: int) -> None:
+        """Record that a call sent at `sent` confirmed the generation, and which items are in it.
+
+        :param misses: how many of them others had added.
+        """
+        if there is not None:
+            there.addresses.set(copy.bits.array)
+        copy.until = max(copy.until, sent + self._check)
+        copy.misses += misses
+        if copy.next_piece is None and copy.misses >= _MISSES:
+            copy.next_piece, copy.misses = 0, 0
+
+
+def _merged_error(
+    error: BatchInterruptedError, ask: list[int], source: Sequence[Any]
+) -> BatchInterruptedError:
+    """Return the error of a batch, given that of the items that were sent."""
+    until = ask[len(error.results)]
+    results = [False] * until
+    for i, answer in zip(ask, error.results, strict=False):
+        results[i] = answer
+    tokens: list[str | None] = [None] * (len(source) - until)
+    for i, token in zip(ask[len(error.results) :], error.tokens, strict=False):
+        tokens[i - until] = token
+    merged = BatchInterruptedError(error.args[0], results, source[until:], tokens)
+    merged.answers = _answers(error.answers, ask, results)
+    return merged
+
+
+def _answers(replies: Answers, ask: list[int], answers: list[bool]) -> Answers:
+    """Return the answers of a batch whose items at these indexes were sent."""
+    index = {i: j for j, i in enumerate(ask[: len(replies)])}
+    return Answers(lambda i, _: replies.keep([index[i]] if i in index else ()), answers)

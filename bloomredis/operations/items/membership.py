@@ -1,0 +1,445 @@
+"""The script calls that test and add encoded items, and what makes them safe to send again.
+
+Items are packed for the layout that this object knows, and again where that is `LayoutChanged`.  A call that
+adds has a lane of its own (`receipts`).  Items whose call was not answered are pending (`ledger`), and are
+asked about one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, NoReturn
+from zlib import crc32
+
+from bloomredis.bits.batch import Encoded, Prepared, parts_of
+from bloomredis.errors import ConnectionFailedError, ServerRefusedError
+from bloomredis.operations.items.outcomes import (
+    UNCOUNTED,
+    Answers,
+    is_not_executed,
+    raise_interrupted,
+    raise_unknown,
+)
+from bloomredis.protocol import clock, scripts
+from bloomredis.protocol.keys import as_bytes
+from bloomredis.protocol.ledger import Ledger
+from bloomredis.protocol.metering import count_receipt
+from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back, in_a_lane
+from bloomredis.protocol.replies import (
+    OutcomeMatters,
+    Refusal,
+    Reply,
+    checked,
+    flags_of,
+    is_answer,
+    is_used_by_clone,
+    new_in,
+    raise_explained,
+)
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.state.base import UNBOUNDED, Arguments, Stored
+from bloomredis.stored.state.handle import Handle, LayoutChanged
+from bloomredis.stored.state.item_calls import Add, ContainsByReading, Template
+
+ADD, CONTAINS = scripts.load("add"), scripts.load("contains")
+_ADD_COUNT: Final = scripts.load("add_count")
+
+
+class Membership:
+    """The calls that one filter object makes.
+
+    :param change: the script of adds; with another one they do something else.
+    :param replicas: tests may be answered by a replica.
+    """
+
+    def __init__(
+        self,
+        stored: Stored,
+        lanes: Lanes,
+        ledger: Ledger,
+        *,
+        retry_safe: bool,
+        change: scripts.Script = ADD,
+        replicas: bool = True,
+    ) -> None:
+        self._change = change
+        self._replicas = replicas
+        self._stored = stored
+        self._lanes = lanes
+        self._ledger = ledger
+        self._retry_safe = retry_safe
+        self._is_prepared = retry_safe and stored.wait is None and not stored.only_read
+        self._template: Template | None = None
+        self.reads = False
+        """A test of one item may read its blocks: several commands cost hardly more than one."""
+        self.passed: Callable[[], object] | None = None
+        """Called when the capacity is reached."""
+        self.loaded = 0  # items that were new in loads
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_template": None}
+
+    def _learn(self, handle: Handle) -> Template:
+        """Return what the calls about a handle have in common, which is not what is at hand."""
+        known = self._stored.template(handle, self._change, replicas=self._replicas)
+        self._template = known
+        return known
+
+    def test_one(self, item: bytes) -> Op[bool]:
+        """Test an item."""
+        while True:
+            handle = self._stored.handle or (yield from self._stored.open())
+            with suppress(LayoutChanged):
+                return (yield from self.test_under(handle, item))
+
+    def test_under(self, handle: Handle, item: bytes) -> Op[bool]:
+        """Test an item in the filter that `handle` names."""
+        template = self._template
+        if template is None or template.handle is not handle:
+            template = self._learn(handle)
+        call = template.test_of(item, reads=self.reads)
+        heard: Sequence[Any]
+        try:
+            reply = yield call
+        except Exception as error:
+            heard = (error,)
+        else:
+            there = call.found(reply)
+            if there is not None:
+                return there
+            heard = (reply,)
+        if isinstance(call, ContainsByReading):  # the script says what it means, but for an error
+            if isinstance(heard[0], Exception):
+                raise_explained(heard[0])
+            heard = ()
+        pack = partial(handle.layout.pack_one, item)
+        (answer,) = yield from self._stored.test(handle, (item,), pack, replicas=self._replicas, heard=heard)
+        return answer
+
+    def test(self, batch: Encoded | Prepared) -> Op[list[bool]]:
+        """Test items, some in each script."""
+        items, prepared = parts_of(batch)
+        answers: list[bool] = []
+        while len(answers) < len(items):
+            handle = yield from self._stored.acquire()
+            cut, last = cutter(handle, items, len(answers), prepared)
+            with suppress(LayoutChanged):
+                for start in range(len(answers), last, handle.items):
+                    stop = min(start + handle.items, last)
+                    run, pack = items[start:stop], partial(cut, start, stop)
+                    answers += yield from self._stored.test(handle, run, pack, replicas=self._replicas)
+        return answers
+
+    def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
+        """Add an item; True if it was new.  `token` names the call that is asked about."""
+        while True:
+            handle = self._stored.handle or (yield from self._stored.open())
+            try:
+                if token is None and not self._ledger.items:
+                    return (yield from self._add(handle, handle.layout.pack_one(item), (item,))) == 1
+                return (yield from self.add_under(handle, item, token))
+            except LayoutChanged:
+                continue
+
+    def add_under(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
+        """Add an item to the filter that `handle` names."""
+        packed = handle.layout.pack_one(item)
+        if token is None and (not self._ledger.items or self._ledger.find(item, handle.generation) is None):
+            return (yield from self._add(handle, packed, (item,))) == 1
+        return (yield from self._add_pending(handle, packed, item, token)) == 1
+
+    def add(self, batch: Encoded | Prepared, source: Sequence[Any]) -> Op[Answers]:
+        """Add items, some in each script; say of each whether it was new.
+
+        :param source: the items as the caller gave them, for the error of an interrupted batch.
+        """
+        items, prepared = parts_of(batch)
+        generations: list[tuple[int, bytes]] = []  # of the answers from each index on
+
+        def keep(i: int, answer: bool) -> None:  # noqa: FBT001 - an index and its answer
+            generation = next(own for start, own in reversed(generations) if start <= i)
+            self._ledger.keep(items[i], generation, answer=answer)
+
+        answers = Answers(keep)
+        try:
+            while len(answers) < len(items):
+                handle = self._stored.handle or (yield from self._stored.open())
+                generations.append((len(answers), handle.generation))
+                with suppress(LayoutChanged):
+                    if len(items) <= handle.items and not (answers or self._ledger.items):
+                        packed = pack(handle, items, prepared)
+                        answers += flags_of((yield from self._add(handle, packed, items)))
+                    else:
+                        yield from self._add_rest(handle, items, answers, prepared)
+        except Exception as error:
+            raise_interrupted("add_many", answers, source, error)
+        except BaseException:  # the caller was cancelled or interrupted
+            answers.keep(range(len(answers)))
+            raise
+        return answers
+
+    def add_unasked(self, items: Encoded, source: Sequence[Any]) -> Op[int]:
+        """Add items for a caller who asks for no answers; return how many were new.
+
+        An answer that another call is owed is left to that one.
+        """
+        owed = self._ledger.owed(items)
+        answers = yield from self.add(items, source)
+        answers.keep(owed)
+        return sum(answers)
+
+    def _add_rest(
+        self, handle: Handle, items: Encoded, answers: list[bool], prepared: Prepared | None
+    ) -> Op[None]:
+        """Add items that have no answer yet: as many as are worth packing together."""
+        first = len(answers)
+        cut, last = cutter(handle, items, first, prepared)
+        for start, stop, pending in self._ledger.cut(items, first, last, handle.items, handle.generation):
+            if pending:
+                answers += flags_of(
+                    (yield from self._add_pending(handle, cut(start, stop), items[start], None))
+                )
+                continue
+            while len(answers) < stop:  # a script may end early, where the filter has to grow
+                at = len(answers)
+                answers += flags_of((yield from self._add(handle, cut(at, stop), items[at:stop])))
+
+    def _add(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
+        """Add packed items in one script, in a lane that is theirs until they are answered."""
+        if not self._is_prepared:
+            reply = yield from self._add_by_parts(handle, packed, items)
+            self.count(reply)
+            return reply
+        template, sent = self._template, clock.now()
+        if template is None or template.handle is not handle:
+            template = self._learn(handle)
+        lanes = self._lanes.free
+        lane = lanes.pop() if lanes else self._lanes.take()
+        lane.next_call(crc32(packed, handle.check))
+        try:
+            reply = heard = yield Add(template, packed, lane)
+        except BaseException as error:  # interrupted or not
+            heard = error
+        if heard == 1 == len(items) or self._is_plain(heard, len(items), sent):
+            give_back(lane)
+        else:
+            reply = yield from self._add_in(lane, handle, packed, items, sent=sent, heard=(heard,))
+        self.count(reply)
+        return reply
+
+    def _is_plain(self, heard: Any, count: int, sent: float) -> bool:
+        """Return whether what a call was answered needs no closer look: the answers of all items, in time."""
+        least = count if self._stored.is_one_bitmap else 1
+        return is_answer(heard, count, least) and clock.now() - sent <= RECEIPT_SECONDS
+
+    def count(self, reply: Reply) -> None:
+        """Count the items that were new; say where the capacity is reached."""
+        stored = self._stored
+        stored.left -= new_in(reply)
+        if stored.left <= 0:
+            if self.passed is None:  # nobody watches over it
+                stored.left = UNBOUNDED
+            else:
+                self.passed()
+
+    def _add_by_parts(
+        self, handle: Handle, packed: bytes, items: Encoded, *, elsewhere: bool = False
+    ) -> Op[Reply]:
+        """Add packed items by a call that is put together each time: one without a lane, or with WAIT.
+
+        :param elsewhere: it is not the first lane; this one is nobody else's, whatever the server says.
+        """
+        if self._stored.only_read:
+            self._stored.check_writable()
+        if self._retry_safe:
+            lane = self._lanes.take()
+            lane.next_call(crc32(packed, handle.check))
+            return (
+                yield from self._add_in(lane, handle, packed, items, sent=clock.now(), elsewhere=elsewhere)
+            )
+        with OutcomeMatters(self._stored.name):
+            reply: Reply = yield from self._stored.run(self._change, handle, [packed], again=False)
+            return checked(reply, len(items))
+
+    def _add_in(
+        self,
+        lane: Lane,
+        handle: Handle,
+        packed: bytes,
+        items: Encoded,
+        *,
+        sent: float,
+        heard: Sequence[Any] = (),
+        elsewhere: bool = False,
+    ) -> Op[Reply]:
+        """Add packed items by the last call of a lane, which is first sent at that monotonic time.
+
+        :param heard: the reply or the error of the first sending, where that is over.
+        """
+        reply: Reply
+        run = partial(self._stored.run, self._change, handle, (packed, lane.call), (lane.key,), heard=heard)
+        try:
+            reply = checked((yield from run()), len(items), len(items) if self._stored.is_one_bitmap else 1)
+        except BaseException as error:
+            if is_used_by_clone(error) and not elsewhere:
+                return (yield from self._add_elsewhere(lane, handle, packed, items, sent))
+            if is_not_executed(error) and not is_used_by_clone(error):
+                give_back(lane)
+                raise
+            self._raise_unknown(error, lane, handle, items, sent)
+        if reply != 1 and clock.now() - sent > RECEIPT_SECONDS:
+            self._check_late(reply, lane, handle, items, sent)
+        give_back(lane)
+        return reply
+
+    def _check_late(self, reply: Reply, lane: Lane, handle: Handle, items: Encoded, sent: float) -> None:
+        """Raise `OutcomeUnknownError` if an item of a late reply is "already there".
+
+        The receipt of an earlier sending may have been gone, so perhaps the item was there by this very call.
+        """
+        flags = flags_of(reply)
+        if all(flags):
+            return
+        late = ConnectionFailedError(f"the reply came {clock.now() - sent:.0f} s after the first sending")
+        self._raise_unknown(late, lane, handle, items, sent, late=flags)
+
+    def _add_elsewhere(
+        self, lane: Lane, handle: Handle, packed: bytes, items: Encoded, sent: float
+    ) -> Op[Reply]:
+        """Add packed items in another lane: theirs is also that of a cloned machine or process."""
+        self._lanes.renew()
+        reply = yield from self._add_by_parts(handle, packed, items, elsewhere=True)
+        flags = flags_of(reply)
+        if not all(flags):  # perhaps by an earlier sending, whose receipt the clone has overwritten
+            self._raise_unknown(None, lane, handle, items, sent - RECEIPT_SECONDS, late=flags)
+        return reply
+
+    def _raise_unknown(
+        self,
+        error: BaseException | None,
+        lane: Lane,
+        handle: Handle,
+        items: Encoded,
+        sent: float,
+        *,
+        late: Sequence[bool] = (),
+    ) -> NoReturn:
+        """Record the items of a call without an answer, or with a late one, and raise its public error."""
+        pending = self._ledger.add(items, lane.name, lane.call, handle.generation, sent, late=late)
+        tokens = [each.token(item) for item, each in zip(items, pending, strict=True)]
+        raise_unknown(self._stored.name, error, tokens)
+
+    def _add_pending(
+        self, handle: Handle, packed: bytes, item: str | bytes, token: Pending | None
+    ) -> Op[Reply]:
+        """Add one pending item: of those who ask, one gets the answer of the pending call."""
+        with self._ledger.taking(item, handle.generation, token) as calls:
+            if not calls:
+                return (yield from self._add(handle, packed, (item,)))
+            reply: Reply = 0
+            for pending in calls:
+                reply = yield from self._ask_again(handle, packed, item, pending, by_token=token is not None)
+                if reply == 1:
+                    return reply
+            for pending in calls:
+                if pending.until <= clock.now():
+                    raise_unknown(self._stored.name, None, [pending.token(item)])
+            return reply
+
+    def _ask_again(
+        self, handle: Handle, packed: bytes, item: str | bytes, pending: Pending, *, by_token: bool = False
+    ) -> Op[Reply]:
+        """Add one packed item that was in a call without an answer: answer as that call would have."""
+        count_receipt()
+        if pending.answer is not None:
+            if handle.is_being_rebuilt:
+                return (yield from self._answer_in_both(handle, packed, answer=pending.answer))
+            there = yield from self._stored.test(handle, (item,), lambda: packed, replicas=False)
+            if not there[0] and not self._ledger.every_call_counts:  # forgotten meanwhile, not removed
+                return (yield from self._add(handle, packed, (item,)))
+            return int(pending.answer)
+        if self._ledger.every_call_counts and pending.until <= clock.now():
+            # Without its receipt an execution would be a second one.
+            raise_unknown(self._stored.name, None, [pending.token(item)], UNCOUNTED)
+        keys = [self._lanes.key(pending.name), self._lanes.key(pending.lane)]
+        own = f"1.{crc32(as_bytes(item), handle.check):08x}"
+        arguments: Arguments = [packed, own, pending.call, pending.index]
+        try:
+            answer = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
+            reply = checked(answer, 1)
+        except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
+            # The token is its caller's, who may ask too; without it this object asks again.
+            given = by_token or is_used_by_clone(error)
+            raise_unknown(self._stored.name, error, [pending.token(item) if given else None])
+        self.count(reply)
+        return reply
+
+    def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Reply]:
+        """Return a kept answer once the item, which the filter has, is in its successor too.
+
+        Nothing is to be known of that call, so it has no lane; after a fault the answer is still kept.
+        """
+        try:
+            yield from self._stored.run(self._change, handle, [packed])
+        except (ConnectionFailedError, ServerRefusedError, Refusal) as error:
+            raise_unknown(self._stored.name, error, [None])
+        return int(answer)
+
+    def settle(self, item: bytes) -> Op[None]:
+        """Make sure that the pending calls about an item have been executed.
+
+        Nobody gets their answers from then on but the holder of a token.
+        """
+        while item in self._ledger.items:
+            handle = yield from self._stored.acquire()
+            pending = self._ledger.find(item, handle.generation)
+            if pending is None:  # what is pending is of another generation
+                return
+            packed = handle.layout.pack_one(item)
+            with suppress(LayoutChanged), self._ledger.taking(item, handle.generation, pending):
+                yield from self._ask_again(handle, packed, item, pending)
+
+    def add_count(self, handle: Handle, added: int) -> Op[None]:
+        """Count items that were new when their bits were set by other scripts."""
+
+        def count(lane: Lane) -> Op[Any]:
+            return self._stored.run(_ADD_COUNT, handle, (added, lane.next_call(added)), (lane.key,))
+
+        self.loaded += added
+        with suppress(LayoutChanged):  # it is another one by now, or has been begun to be rebuilt
+            if self._retry_safe:
+                yield from in_a_lane(self._lanes, count)
+            else:
+                yield from self._stored.run(_ADD_COUNT, handle, [added], again=False)
+
+
+PACKED: Final = 16_384
+"""Items that are packed together; more would be to do again where the filter gets another layer."""
+
+
+def pack(handle: Handle, items: Encoded, prepared: Prepared | None) -> bytes:
+    """Return all items packed for the filter."""
+    if prepared is not None and prepared.layout == handle.layout:
+        return prepared.packed()
+    return handle.layout.pack(items)
+
+
+def cutter(
+    handle: Handle, items: Encoded, first: int, prepared: Prepared | None
+) -> tuple[Callable[[int, int], bytes], int]:
+    """Return what packs items from one index to another for the filter, and the index where it ends.
+
+    Those from the `first` on are packed together: all that were prepared for it, or a number of them.
+    """
+    size = handle.layout.item_bytes
+    if not size:
+        return lambda start, stop: handle.layout.pack(items[start:stop]), len(items)
+    if prepared is not None and prepared.layout == handle.layout:
+        packed = prepared.packed()[first * size :]
+    else:
+        packed = handle.layout.pack(items[first : first + PACKED])
+    return lambda start, stop: packed[(start - first) * size : (stop - first) * size], first + len(
+        packed
+    ) // size

@@ -1,0 +1,1 @@
+"""The verbs of each public class, one class a file."""

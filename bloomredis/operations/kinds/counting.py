@@ -1,0 +1,74 @@
+"""A filter from which items can be removed: a counter of four bits in the place of each bit."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, Unpack
+
+import numpy as np
+
+from bloomredis import arguments
+from bloomredis.errors import OutcomeUnknownError
+from bloomredis.operations.items.membership import Membership
+from bloomredis.operations.kinds.filter import FilterOperations
+from bloomredis.operations.kinds.pipelines import Queueing
+from bloomredis.operations.options import CommonParameters, Options, Seconds
+from bloomredis.protocol import scripts
+from bloomredis.protocol.calls import send
+from bloomredis.protocol.ledger import Ledger
+from bloomredis.protocol.pieces import PIECE_BYTES
+from bloomredis.protocol.receipts import REMOVAL, Lanes, parse_token
+from bloomredis.protocol.steps import Op
+from bloomredis.stored import planning
+from bloomredis.stored.header import COUNTING
+from bloomredis.stored.one_key.single import StoredFilter
+from bloomredis.stored.state.handle import Description
+
+_REMOVE: Final = scripts.load("remove")
+
+
+class CountingOperations(Queueing, FilterOperations):
+    """The verbs of `CountingBloomFilter`."""
+
+    kind: ClassVar[int] = COUNTING
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        capacity: int | None = None,
+        error_rate: float | None = None,
+        ttl: Seconds | None = None,
+        **common: Unpack[CommonParameters[Any]],
+    ) -> None:
+        options = Options(**common)
+        new = planning.template(capacity, error_rate, None, COUNTING)
+        storage = options.storage(ttl, can_create=new is not None)
+        stored = StoredFilter(arguments.name(name), new=new, layout=None, kind=COUNTING, **storage)
+        super().__init__(stored, options)
+        self.removals = Ledger(every_call_counts=True)
+        lanes, safe = Lanes(stored.key, REMOVAL), options.retry_safe
+        self._removing = Membership(stored, lanes, self.removals, retry_safe=safe, change=_REMOVE)
+
+    def remove(self, item: Any, *, token: str | None = None) -> Op[bool]:
+        """Take an item out once; True if it was in, False (and nothing is changed) if it was not."""
+        encoded = self.codec.encode(item)
+        pending = None if token is None else parse_token(token, encoded, REMOVAL)
+        try:
+            yield from self.membership.settle(encoded)
+        except OutcomeUnknownError as error:
+            error.token = None  # it is the add's
+            raise
+        return (yield from self._removing.add_one(encoded, pending))
+
+    def _discard_pending(self, generation: bytes | None = None) -> None:
+        super()._discard_pending(generation)
+        self.removals.clear(generation)
+
+    def ones(self, found: Description) -> Op[int]:
+        """Return the number of counters that are not 0; all are read, in pieces, at about 1 ms a megabyte."""
+        ones = 0
+        for start in range(found.first_byte, found.size_bytes, PIECE_BYTES):
+            piece = yield from send(("GETRANGE", found.key, start, start + PIECE_BYTES - 1))
+            pairs = np.frombuffer(piece, dtype=np.uint8)
+            ones += int(np.count_nonzero(pairs & 0xF0)) + int(np.count_nonzero(pairs & 0x0F))
+        return ones

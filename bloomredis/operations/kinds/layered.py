@@ -1,0 +1,57 @@
+"""The verbs that filters which grow and filters which rotate have in common."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self, Unpack
+
+from bloomredis import arguments
+from bloomredis.operations.kinds.filter import FilterOperations
+from bloomredis.operations.options import CommonParameters, Options, Seconds
+from bloomredis.operations.whole import info
+from bloomredis.operations.whole.info import FilterInfo
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.layers.layers import StoredLayers
+from bloomredis.stored.layers.record import LayerRecord
+
+
+class LayeredOperations(FilterOperations):
+    """The verbs of a filter of several layers."""
+
+    stored: StoredLayers
+    record_class: ClassVar[type[LayerRecord]]
+
+    def __init__(
+        self,
+        name: str,
+        options: Options,
+        *,
+        new: LayerRecord | None = None,
+        layout: str | None = None,
+        ttl: Seconds | None = None,
+    ) -> None:
+        self._new = new
+        stored = StoredLayers(
+            arguments.name(name),
+            made=self.record_class,
+            new=None if new is None else new.complete(),
+            layout=layout,
+            **options.storage(ttl, can_create=new is not None),
+        )
+        super().__init__(stored, options)
+
+    @classmethod
+    def from_server(cls, name: str, **common: Unpack[CommonParameters[Any]]) -> Self:
+        """Return the operations of a filter whose parameters are read from the server."""
+        operations = cls.__new__(cls)
+        LayeredOperations.__init__(operations, name, Options(**common))
+        return operations
+
+    def known(self) -> dict[str, object]:
+        """Return the parameters that are known without I/O."""
+        record = self._new if self.stored.handle is None else self.stored.record
+        return info.known(None if record is None else record.head, None)
+
+    def info(self) -> Op[FilterInfo]:
+        """Return the filter's parameters and how full it is."""
+        layers = yield from self._layers()
+        return info.layered(self.name, self.stored.record, layers)

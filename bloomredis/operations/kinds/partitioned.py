@@ -1,0 +1,104 @@
+"""Filters that another system spreads over keys and servers, by a rule of the layout."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, Protocol, Unpack, runtime_checkable
+
+from bloomredis import arguments
+from bloomredis.operations.codec import Codec
+from bloomredis.operations.kinds.filter import FilterOperations
+from bloomredis.operations.kinds.pipelines import Queueing
+from bloomredis.operations.kinds.plain import PlainOperations
+from bloomredis.operations.kinds.routed import Place, RoutedOperations
+from bloomredis.operations.options import PlainParameters, Seconds
+from bloomredis.operations.whole import info
+from bloomredis.operations.whole.info import FilterInfo
+from bloomredis.operations.whole.snapshot import LocalFilter
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.foreign.bitmap import ForeignLayout
+
+
+@runtime_checkable
+class PartitionedLayout(ForeignLayout, Protocol):
+    """A layout whose system spreads the items over servers and keys."""
+
+    @property
+    def servers(self) -> tuple[Any, ...] | None:
+        """The servers as the system names them, None for one."""
+
+    @property
+    def partitions(self) -> int | None:
+        """Keys a server, None for one key that has the filter's own name."""
+
+    def partition(self, encoded: bytes) -> tuple[int, str]:
+        """Return the server of an item, and the end of its key there, behind the filter's name."""
+
+    def parts(self) -> list[tuple[int, str]]:
+        """Return the same of every part that can have an item."""
+
+
+def operations(
+    name: str, **parameters: Unpack[PlainParameters[Any]]
+) -> PlainOperations | PartitionedOperations:
+    """Return the operations of a `BloomFilter` with these parameters, in one key or in several."""
+    layout = parameters.get("layout")
+    if isinstance(layout, PartitionedLayout) and layout.partitions is not None:
+        return PartitionedOperations(name, layout, parameters)
+    return PlainOperations(name, **parameters)
+
+
+class PartitionedOperations(RoutedOperations):
+    """The verbs of a filter in several bitmaps of another system."""
+
+    def __init__(self, name: str, layout: PartitionedLayout, parameters: PlainParameters[Any]) -> None:
+        sample = PlainOperations(arguments.name(name), **parameters)  # checks the parameters
+        super().__init__(name, Codec(sample.options.encode, layout), sample.options)
+        self.layout = layout
+        self._parameters = parameters
+        self.servers = len(layout.servers or (None,))
+        self._places = layout.parts()
+
+    def _place(self, encoded: bytes) -> Place:
+        return self.layout.partition(encoded)
+
+    def _new_part(self, place: Place) -> Queueing:
+        return PlainOperations(f"{self.name}{place[1]}", **self._parameters)
+
+    def at(self, name: str, ttl: Seconds | None) -> PartitionedOperations:
+        """Return the verbs of another filter in this layout; each insert renews its `ttl`."""
+        parameters = self._parameters.copy()
+        if ttl is not None:
+            parameters |= {"ttl": ttl, "refresh_ttl": True}
+        return PartitionedOperations(name, self.layout, parameters)
+
+    def rebuild(self, **_: object) -> NoReturn:
+        """Raise `TypeError`: bitmaps without a header are not rebuilt."""
+        raise TypeError(f"{self.name!r} has no header, so its clients could not follow a rebuild")
+
+    def snapshot(self) -> Op[LocalFilter[Any]]:
+        """Raise `TypeError`: several bitmaps are not copied."""
+        raise TypeError(f"{self.name!r} is in several bitmaps, which are not copied")
+
+    def known(self) -> dict[str, object]:
+        """Return the parameters that are known without I/O."""
+        return info.known(None, self.layout)
+
+    def reserve(self) -> Op[None]:
+        """Check that no key holds another type."""
+        yield from self._everywhere(self._places, FilterOperations.reserve)
+
+    def info(self) -> Op[FilterInfo]:
+        """Return the filter's parameters and how full it is."""
+        return info.spread(self.name, (yield from self._everywhere(self._places, FilterOperations.info)))
+
+    def clear(self) -> Op[None]:
+        """Empty the filter."""
+        yield from self._everywhere(self._places, FilterOperations.clear)
+
+    def delete(self) -> Op[bool]:
+        """Delete the filter; True if it existed."""
+        return any((yield from self._everywhere(self._places, FilterOperations.delete)))
+
+    def expire(self, seconds: Seconds) -> Op[None]:
+        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
+        yield from self._everywhere(self._places, lambda part: part.expire(seconds))

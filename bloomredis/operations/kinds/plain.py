@@ -1,0 +1,209 @@
+"""A Bloom filter in one key, or in another system's bitmap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, Unpack
+
+from bloomredis import arguments
+from bloomredis.arguments import OnFull
+from bloomredis.bits import sizing
+from bloomredis.bits.batch import Encoded
+from bloomredis.bits.module_items import ModuleItems
+from bloomredis.operations.claims.state import Held
+from bloomredis.operations.items.capacity import Fullness
+from bloomredis.operations.items.outcomes import Answers
+from bloomredis.operations.kinds.filter import FilterOperations
+from bloomredis.operations.kinds.pipelines import Queueing
+from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
+from bloomredis.operations.whole.rebuilding import Rebuilding
+from bloomredis.operations.whole.snapshot import LocalFilter, snapshot
+from bloomredis.protocol.calls import Wait
+from bloomredis.protocol.steps import Op
+from bloomredis.stored import planning
+from bloomredis.stored.foreign.bitmap import (
+    ConfiguredBitmap,
+    ConfiguredLayout,
+    ForeignLayout,
+    StoredBitmap,
+    checked_layout,
+    several_keys,
+)
+from bloomredis.stored.foreign.chain import ChainLayout, LinkedLayout, StoredChain, StoredLinks
+from bloomredis.stored.module.filter import StoredModule
+from bloomredis.stored.one_key.rebuilding import StoredRebuildable
+from bloomredis.stored.one_key.single import StoredFilter
+from bloomredis.stored.state.base import Stored
+
+MODULE_RATE: Final = 0.25
+"""The highest error rate that RedisBloom makes a filter for."""
+
+
+class PlainOperations(Queueing, FilterOperations):
+    """The verbs of `BloomFilter`."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        capacity: int | None = None,
+        error_rate: float | None = None,
+        layout: str | ForeignLayout | None = None,
+        ttl: Seconds | None = None,
+        refresh_ttl: bool = False,
+        on_full: OnFull = "warn",
+        local_cache: bool = False,
+        local_cache_check: Seconds = 1.0,
+        **common: Unpack[CommonParameters[Any]],
+    ) -> None:
+        options = Options(**common)
+        arguments.flags(refresh_ttl=refresh_ttl, local_cache=local_cache)
+        name = arguments.name(name)
+        check = arguments.milliseconds("local_cache_check", local_cache_check) / 1000
+        foreign = None
+        if layout is None or isinstance(layout, str):
+            own = _module if layout == ModuleItems.name else partial(_native, layout=layout)
+            _check_own(layout, refresh_ttl=refresh_ttl, local_cache=local_cache)
+            stored: Stored = own(name, capacity, error_rate, ttl, options)
+        else:
+            foreign = checked_layout(layout, capacity, error_rate)
+            _check_foreign(name, foreign, options, local_cache=local_cache)
+            stored = _bitmap(name, foreign, ttl, options.wait, refresh_ttl=refresh_ttl)
+        super().__init__(stored, options, foreign=foreign, cache_check=check if local_cache else None)
+        self._watch(_fullness(stored, on_full))
+
+    def _watch(self, fullness: Fullness | None) -> None:
+        self.fullness = fullness
+        self.membership.passed = None if fullness is None else fullness.passed
+
+    def add_one(self, encoded: bytes, token: str | None) -> Op[bool]:
+        """Add an item, which has been encoded."""
+        operation = super().add_one(encoded, token)
+        return operation if self.fullness is None else self.fullness.watched(operation)
+
+    def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
+        """Add `items`, which have been encoded."""
+        operation = super().add_encoded(encoded, items)
+        return operation if self.fullness is None else self.fullness.watched(operation)
+
+    def commit_now(self, held: Held) -> Op[None]:
+        """Put the item into the filter and drop the claim, in one step."""
+        operation, new = super().commit_now(held), int(held.state == "claimed")
+        if self.fullness is not None:
+            yield from self.fullness.beside_a_look(operation)
+            self.membership.count(new)
+        else:
+            yield from operation
+
+    def at(self, name: str, ttl: Seconds | None) -> PlainOperations:
+        """Return the verbs of another bitmap in this layout; each insert renews its `ttl`."""
+        if not isinstance(self.stored, StoredBitmap):
+            raise TypeError(f"at() is for layouts from bloomredis.compat: {self.name!r} has a header")
+        other = PlainOperations.__new__(PlainOperations)
+        stored = self.stored.at(arguments.name(name), lifetime(ttl))
+        super(PlainOperations, other).__init__(stored, self.options, foreign=self.layout)
+        return other
+
+    def rebuild(
+        self, *, capacity: int | None, error_rate: float | None, timeout: Seconds, take_over: bool
+    ) -> Rebuilding[PlainOperations]:
+        """Return a rebuild of the filter, which has not begun."""
+        if not isinstance(self.stored, StoredRebuildable):
+            raise TypeError(f"{self.name!r} has no header, so its clients could not follow a rebuild")
+        return Rebuilding(
+            self.stored, self._over,
+            capacity=capacity, error_rate=error_rate, timeout=timeout, take_over=take_over,
+        )  # fmt: skip
+
+    def _over(self, stored: StoredFilter) -> PlainOperations:
+        """Return the verbs of another filter with the same options."""
+        other = PlainOperations.__new__(PlainOperations)
+        super(PlainOperations, other).__init__(stored, self.options)
+        other._watch(Fullness(stored, "warn"))  # noqa: SLF001 - its own class
+        return other
+
+    def snapshot(self) -> Op[LocalFilter[Any]]:
+        """Return a copy of the filter in this process."""
+        return snapshot(self.stored, self.codec)
+
+
+def _fullness(stored: Stored, on_full: OnFull) -> Fullness | None:
+    """Return the watch over the capacity; None for a bitmap without a header, which counts nothing."""
+    arguments.on_full(on_full)
+    if isinstance(stored, StoredModule) and on_full == "warn":
+        return None  # it grows, and keeps its error rate
+    if isinstance(stored, StoredFilter | StoredModule):
+        return Fullness(stored, on_full)
+    if on_full != "warn":
+        raise ValueError(
+            f"on_full={arguments.shown(on_full)} has no use here: a bitmap without a header does not count"
+        )
+    return None
+
+
+def _native(
+    name: str,
+    capacity: int | None,
+    error_rate: float | None,
+    ttl: Seconds | None,
+    options: Options,
+    *,
+    layout: str | None,
+) -> StoredFilter:
+    new = planning.template(capacity, error_rate, layout)
+    storage = options.storage(ttl, can_create=new is not None)
+    return StoredRebuildable(name, new=new, layout=layout, **storage)
+
+
+def _module(
+    name: str, capacity: int | None, error_rate: float | None, ttl: Seconds | None, options: Options
+) -> StoredModule:
+    given = arguments.parameters(capacity, error_rate)
+    new = given and (sizing.checked_capacity(given[0]), sizing.checked_error_rate(given[1]))
+    if new is not None and new[1] > MODULE_RATE:
+        raise ValueError(
+            f"error_rate must be at most {MODULE_RATE} with layout='module', not {new[1]}: the server's "
+            "module takes a higher one for that"
+        )
+    return StoredModule(name, new=new, **options.storage(ttl, can_create=new is not None))
+
+
+def _check_own(layout: str | None, *, refresh_ttl: bool, local_cache: bool) -> None:
+    """Raise `ValueError` for options that need another system's layout, or bits that can be read."""
+    if refresh_ttl:
+        raise ValueError(
+            "refresh_ttl needs a layout from bloomredis.compat; expire() renews the ttl of others"
+        )
+    if local_cache and layout == ModuleItems.name:
+        raise ValueError(
+            "local_cache=True is not for layout='module': the server's module keeps the bits to itself"
+        )
+
+
+def _check_foreign(name: str, layout: ForeignLayout, options: Options, *, local_cache: bool) -> None:
+    """Raise `ValueError` for options that need a header."""
+    if local_cache:
+        raise ValueError(f"local_cache=True is not for {layout.name}: the loss of {name!r} cannot be noticed")
+    if options.on_lost != "raise":
+        raise ValueError(
+            f"on_lost={arguments.shown(options.on_lost)} has no use here: "
+            "a bitmap without a header is not missed"
+        )
+
+
+def _bitmap(
+    name: str, layout: ForeignLayout, ttl: Seconds | None, wait: Wait | None, *, refresh_ttl: bool
+) -> StoredBitmap:
+    if refresh_ttl and ttl is None:
+        raise ValueError("refresh_ttl renews the ttl with each insert; ttl is missing")
+    if isinstance(layout, ConfiguredLayout | LinkedLayout) and ttl is not None:
+        raise ValueError(several_keys(layout))
+    milliseconds = lifetime(ttl)
+    if isinstance(layout, ConfiguredLayout):
+        return ConfiguredBitmap(name, layout=layout, wait=wait)
+    if isinstance(layout, LinkedLayout):
+        return StoredLinks(name, layout=layout, wait=wait)
+    if isinstance(layout, ChainLayout):
+        return StoredChain(name, layout=layout, ttl=milliseconds, refresh_ttl=refresh_ttl, wait=wait)
+    return StoredBitmap(name, layout=layout, ttl=milliseconds, refresh_ttl=refresh_ttl, wait=wait)

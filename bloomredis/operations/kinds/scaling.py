@@ -1,0 +1,50 @@
+"""A filter that grows by itself."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from bloomredis import arguments
+from bloomredis.bits import sizing
+from bloomredis.operations.kinds.layered import LayeredOperations
+from bloomredis.operations.options import CommonParameters, Options, Seconds
+from bloomredis.protocol.replies import OutcomeMatters
+from bloomredis.protocol.steps import Op
+from bloomredis.stored import planning
+from bloomredis.stored.layers.adopting import AdoptedFilter
+from bloomredis.stored.layers.record import ScalingRecord
+
+
+class ScalingOperations(LayeredOperations):
+    """The verbs of `ScalingBloomFilter`."""
+
+    record_class = ScalingRecord
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        capacity: int,
+        error_rate: float,
+        expansion: int = 2,
+        tightening_ratio: float = 0.5,
+        layout: str | None = None,
+        ttl: Seconds | None = None,
+        **common: Unpack[CommonParameters[Any]],
+    ) -> None:
+        new = ScalingRecord(
+            head=planning.whole(
+                arguments.bounded("capacity", capacity), error_rate, layout, ScalingRecord.kind
+            ),
+            expansion=sizing.positive("expansion", arguments.bounded("expansion", expansion)),
+            tightening_ratio=arguments.share("tightening_ratio", tightening_ratio),
+        )
+        super().__init__(name, Options(**common), new=new, layout=layout, ttl=ttl)
+
+
+def adoption(name: str, expansion: int, tightening_ratio: float, encoded: int | None) -> Op[None]:
+    """Make a `BloomFilter` the first layer of a filter that grows."""
+    growth = sizing.positive("expansion", arguments.bounded("expansion", expansion))
+    ratio = arguments.share("tightening_ratio", tightening_ratio)
+    with OutcomeMatters(name, "look whether it was done: ScalingBloomFilter.open() succeeds then"):
+        yield from AdoptedFilter(name, encoded).adopt(growth, ratio)

@@ -1,0 +1,1 @@
+"""A filter as a whole: load, save, copy, merge, rebuild, describe."""

@@ -1,0 +1,209 @@
+"""The union of filters: the bits of one are or-ed into another with the same parameters.
+
+In the server where both are in one slot of it, else by way of the client; in pieces of 128 KB, each of which
+is atomic.  Nothing that others add meanwhile is lost, and it may be done again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import Any, Final, Protocol, TypeVar
+
+from bloomredis.bits import sizing
+from bloomredis.errors import FilterLostError, FilterMismatchError
+from bloomredis.operations.items.capacity import Fullness
+from bloomredis.operations.items.membership import Membership
+from bloomredis.operations.whole.snapshot import LocalFilter
+from bloomredis.operations.whole.transfer import Progress
+from bloomredis.protocol import scripts
+from bloomredis.protocol.gather import gather, unless_failed
+from bloomredis.protocol.pieces import PIECE_BYTES
+from bloomredis.protocol.replies import OutcomeMatters
+from bloomredis.protocol.steps import Next, Op
+from bloomredis.stored.header import Header
+from bloomredis.stored.saved import mergeable
+from bloomredis.stored.saved.format import Part, Saved
+from bloomredis.stored.saved.reading import StoredParts, parts_of, runs
+from bloomredis.stored.state.base import Arguments, Stored
+from bloomredis.stored.state.handle import Description, Handle, LayoutChanged
+
+T = TypeVar("T")
+
+_OR_SEGMENT, _OR_FROM = scripts.load("or_segment"), scripts.load("or_from")
+_log: Final = logging.getLogger("bloomredis")
+
+
+class OneKey(Protocol):
+    """The verbs of a filter in one key, as far as a merge needs them."""
+
+    name: str
+    stored: Stored
+    membership: Membership
+    fullness: Fullness | None
+
+    def ones(self, found: Description) -> Op[int]:
+        """Return the number of bits that are set."""
+
+
+class Whole(Protocol):
+    """The verbs of a filter in one key, or in shards that are such filters."""
+
+    name: str
+    stored: Stored
+
+    def on_part(self, number: int, call: Callable[[Any], Op[T]]) -> Op[T]:
+        """Run an operation of the part with that number, which is given its verbs."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A filter to be merged into another.
+
+    :param pieces: makes an iterator over the bytes of a part, as many at a time as `runs` says; with an
+        asyncio driver an async iterator.
+    :param beside: the key of a part, if a script can be given it together with another key, else None.
+    """
+
+    name: str
+    saved: Saved
+    pieces: Callable[[Part], Any]
+    beside: Callable[[Part, bytes], bytes | None]
+
+
+def stored_source(
+    parts: StoredParts, pieces: Callable[[Part], Any], together: Callable[[bytes, bytes], bool]
+) -> Source:
+    """Return a filter of a server as a source.
+
+    :param together: True for two keys, the first one of this filter, that a script can be given at once.
+    """
+
+    def beside(part: Part, key: bytes) -> bytes | None:
+        own = parts.places[part.number].key
+        return own if together(own, key) else None
+
+    return Source(parts.name, parts.saved, pieces, beside)
+
+
+def local_source(local: LocalFilter[Any], pieces: Callable[[Part], Any]) -> Source:
+    """Return a copy in this process as a source."""
+    return Source(local.name, local.about.saved, pieces, lambda *_: None)
+
+
+def local_pieces(local: LocalFilter[Any]) -> Callable[[Part], Iterator[list[bytes]]]:
+    """Return what makes an iterator over the bytes of a part of a copy in this process."""
+    parts = zip(local.about.saved.parts, local.about.parts, strict=True)
+    found = {part.number: bits.bytes for part, (_, bits) in parts}
+
+    def pieces(part: Part) -> Iterator[list[bytes]]:
+        own = found[part.number]
+        return ([bytes(own[first : first + PIECE_BYTES]) for first in run] for run in runs(part))
+
+    return pieces
+
+
+def merge(into: Whole, source: Source, progress: Progress | None = None) -> Op[None]:
+    """OR a filter into another.
+
+    :param progress: called with the bytes done so far, and all of them.
+    :raises FilterMismatchError: their parameters differ.
+    :raises TypeError: they are of a class whose bits cannot be united.
+    """
+    own = (yield from parts_of(into.stored)).saved
+    mergeable.check(into.name, own, source.name, source.saved)
+    parts = source.saved.parts
+    total, added = sum(part.num_bytes for part in parts), 0
+    before = accumulate((part.num_bytes for part in parts), initial=0)
+    for part, begin in zip(parts, before, strict=False):
+        note = partial(_note, progress, begin, total)
+        added += yield from into.on_part(part.number, partial(_merge_part, source, part, note))
+    _warn(into.name, own, added)
+
+
+def _note(progress: Progress | None, begin: int, total: int, done: int) -> None:
+    if progress is not None:
+        progress(begin + done, total)
+
+
+def _merge_part(source: Source, part: Part, note: Callable[[int], None], into: OneKey) -> Op[int]:
+    """OR a part into a filter of one key; return about how many of its items are new."""
+    stored = into.stored
+    with OutcomeMatters(into.name, "merge it again"):
+        handle = yield from stored.acquire()
+        if handle.is_being_rebuilt:  # the pieces would not reach its successor
+            raise FilterMismatchError(f"{into.name!r} is being rebuilt: merge when that has ended")
+        (found,) = yield from stored.current()
+        ones = yield from into.ones(found)
+        or_run = _way(stored, handle, source, part)
+        try:
+            new = 0
+            for run in runs(part):
+                new += yield from or_run(run)
+                note(min(run.stop, part.num_bytes))
+            added = min(_more(found.header, ones, new), part.header.count)
+            if added:
+                yield from into.membership.add_count(handle, added)
+        except LayoutChanged:
+            raise FilterLostError(
+                f"{into.name!r} was replaced while it was merged into: merge again"
+            ) from None
+    stored.left = found.header.capacity - found.header.count - added
+    if into.fullness is not None and into.fullness.refuses and stored.left <= 0:
+        into.fullness.passed()
+    return added
+
+
+def _more(head: Header, ones: int, new: int) -> int:
+    """Return about how many items have set the new bits."""
+    before, now = (
+        sizing.approximate_count(bits, head.num_bits, head.num_hashes) for bits in (ones, ones + new)
+    )
+    return max(0, now - before)
+
+
+def _way(stored: Stored, handle: Handle, source: Source, part: Part) -> Callable[[range], Op[int]]:
+    """Return what ORs pieces of a part, run after run, and returns how many bits are new."""
+    temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
+    key = source.beside(part, handle.key)
+    if key is None:
+        send = partial(stored.run, _OR_SEGMENT, handle, keys=temporaries)
+        return partial(_by_client, send, source.pieces(part))
+    send = partial(stored.run, _OR_FROM, handle, keys=(key, *temporaries))
+    return partial(_in_server, send, source.name, part)
+
+
+def _by_client(send: Callable[[Arguments], Op[bytes]], pieces: Any, run: range) -> Op[int]:
+    """OR the next pieces; return how many bits are new."""
+    read: Sequence[bytes] = yield Next(pieces)
+    some = [(first, piece) for first, piece in zip(run, read, strict=True) if piece.strip(b"\0")]
+    before = unless_failed((yield from gather(map(send, some))))
+    return sum(map(_new_bits, before, (piece for _, piece in some)))
+
+
+def _in_server(send: Callable[[Arguments], Op[int]], name: str, part: Part, run: range) -> Op[int]:
+    """OR pieces that the same server has; return how many bits are new."""
+    identity, end = part.header.identity, part.num_bytes
+    sizes = ((identity, first, min(PIECE_BYTES, end - first)) for first in run)
+    added = unless_failed((yield from gather(map(send, sizes))))
+    if min(added) < 0:
+        raise FilterLostError(f"{name!r} was cleared, deleted or lost while it was read: merge again")
+    return sum(added)
+
+
+def _new_bits(before: bytes, piece: bytes) -> int:
+    return (int.from_bytes(piece, "big") & ~int.from_bytes(before, "big")).bit_count()
+
+
+def _warn(name: str, own: Saved, added: int) -> None:
+    head = mergeable.whole(own)
+    count = sum(part.header.count for part in own.parts) + added
+    if added and count > head.capacity:
+        _log.warning(
+            "%r has about %d items after the merge and was made for capacity %d: it errs more often than its "
+            "error_rate %s. Make larger filters, or use ScalingBloomFilter",
+            *(name, count, head.capacity, head.error_rate),
+        )

@@ -1,0 +1,1 @@
+"""Bitmaps of other systems, which have no header."""

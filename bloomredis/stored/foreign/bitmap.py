@@ -1,0 +1,236 @@
+"""A bitmap that another system writes too: there is no header, so its parameters come from the caller.
+
+The scripts are the same ones.  There is no identity to compare, so they get a description instead
+(`lua/FORMAT.md`, "Bitmaps of other systems"), and a loss cannot be noticed: a missing bitmap is an empty
+filter.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, Protocol, runtime_checkable
+
+from bloomredis.bits.encoding import Encoder
+from bloomredis.bits.layout import Layout
+from bloomredis.errors import FilterMismatchError
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import Wait, call, send
+from bloomredis.protocol.replies import Refusal
+from bloomredis.protocol.steps import Command, Op
+from bloomredis.stored.header import Header
+from bloomredis.stored.state.base import Arguments, Stored
+from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
+
+_CONFIGURE: Final = scripts.load("configure")
+_DESCRIPTION: Final = struct.Struct(">6sBBBB6sQQ")
+_PROBES: Final = 1  # the code of the classic layout: offsets, however they were computed
+
+
+class ForeignLayout(Layout, Encoder, Protocol):
+    """A layout of another system, with its parameters and its key."""
+
+    @property
+    def capacity(self) -> int:
+        """Items that the filter is made for."""
+
+    @property
+    def error_rate(self) -> float:
+        """The configured false-positive rate at `capacity` items."""
+
+    def key(self, name: str) -> str:
+        """Return the key under which the system keeps a filter of that name."""
+
+
+@runtime_checkable
+class ConfiguredLayout(ForeignLayout, Protocol):
+    """A layout whose system keeps the parameters in a hash, under another key."""
+
+    def config_key(self, name: str) -> str:
+        """Return the hash's key."""
+
+    def config(self) -> dict[str, str]:
+        """Return its fields; the first two have to be equal."""
+
+
+def description(layout: ForeignLayout, ttl: int, *, refresh_ttl: bool) -> bytes:
+    """Return the description of a bitmap for the scripts; `ttl` in milliseconds, 0 for none."""
+    return _DESCRIPTION.pack(
+        b"bitmap", 1, _PROBES, layout.num_hashes, refresh_ttl, bytes(6), layout.num_bits, ttl
+    )
+
+
+class StoredBitmap(Stored):
+    """A bitmap under the key that the other system gives it."""
+
+    notices_loss = False  # a missing one is an empty one
+
+    def __init__(
+        self, name: str, *, layout: ForeignLayout, ttl: int, refresh_ttl: bool, wait: Wait | None
+    ) -> None:
+        super().__init__(name, layout.key(name).encode(), wait)
+        self._layout = layout
+        self._ttl = ttl
+        self._refresh_ttl = refresh_ttl
+        self._identity = description(layout, ttl, refresh_ttl=refresh_ttl)
+
+    @property
+    def layers(self) -> list[tuple[bytes, ForeignLayout]]:
+        """Keys and layouts of the known bitmaps, the newest first."""
+        return [(self.key, self._layout)]
+
+    @property
+    def other_keys(self) -> tuple[bytes, ...]:
+        """The filter's keys that hold no bits."""
+        return ()
+
+    def at(self, name: str, ttl: int) -> StoredBitmap:
+        """Return the state of another bitmap in this layout; each insert renews the `ttl`, unless it is 0."""
+        return StoredBitmap(
+            name,
+            layout=self._layout,
+            ttl=ttl or self._ttl,
+            refresh_ttl=ttl > 0 or self._refresh_ttl,
+            wait=self.wait,
+        )
+
+    def open(self) -> Op[Handle]:
+        """Remember the bitmap: the first script finds out if the key holds another type."""
+        yield from ()  # a generator, as the others are
+        return self.assume()
+
+    def take(self) -> Op[Handle]:
+        """Check that the key holds no other type."""
+        yield from self.current()
+        return (yield from self.open())
+
+    def assume(self) -> Handle:
+        """Remember the known bitmaps without asking for them."""
+        return self.remember(self._identity, self._layout)
+
+    def current(self) -> Op[list[Description]]:
+        """Describe each bitmap: length and ttl are read, the rest comes from the layout."""
+        commands: list[Command] = [
+            command for key, _ in self.layers for command in (("STRLEN", key), ("PTTL", key))
+        ]
+        try:
+            found = yield from send(commands)
+        except Refusal as refusal:
+            raise self.explained(refusal) from refusal
+        sizes = zip(found[::2], found[1::2], strict=True)
+        return [
+            Description(key, _header(layout), size, 0, ttl_seconds(ttl))
+            for (key, layout), (size, ttl) in zip(self.layers, sizes, strict=True)
+        ]
+
+    def _recover_type(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing is compared
+        raise self.explained(refusal)
+        yield  # a generator, as the other recoveries are
+
+    RECOVERY = {replies.WRONG_TYPE: _recover_type}  # noqa: RUF012 - a ClassVar of the base
+
+    def clear(self) -> Op[None]:
+        """Delete the bitmaps, which empties the filter."""
+        yield from self.current()
+        yield from send(("UNLINK", *dict(self.layers)))
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - see below
+        """Delete all keys; True if a bitmap was not empty.
+
+        Their lengths are read first, so a command that is sent again changes no answer and needs no receipt.
+        """
+        self.reset()
+        there = any(found.size_bytes for found in (yield from self.current()))
+        yield from send(("UNLINK", *dict(self.layers), *self.other_keys))
+        self.reset()
+        return there
+
+    def expire(self, ttl: int) -> Op[None]:
+        """Let all keys expire in `ttl` ms."""
+        yield from self.open()
+        yield from send([("PEXPIRE", key, ttl) for key in (*dict(self.layers), *self.other_keys)])
+
+
+def _header(layout: ForeignLayout) -> Header:
+    return Header(
+        layout=layout.name,
+        num_hashes=layout.num_hashes,
+        num_bits=layout.num_bits,
+        capacity=layout.capacity,
+        error_rate=layout.error_rate,
+        generation=b"",
+    )
+
+
+class ConfiguredBitmap(StoredBitmap):
+    """A bitmap with a hash of parameters, which each script compares; it is created if it is missing."""
+
+    def __init__(self, name: str, *, layout: ConfiguredLayout, wait: Wait | None) -> None:
+        super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
+        self._configured = layout
+        self._config_key = layout.config_key(name).encode()
+        self._config = layout.config()
+        compared = [f"{field}={value}\n" for field, value in self._config.items()][:2]
+        self._identity += "".join(["config\n", *compared]).encode()
+
+    @property
+    def other_keys(self) -> tuple[bytes, ...]:
+        """The key of the parameters."""
+        return (self._config_key,)
+
+    def at(self, name: str, ttl: int) -> ConfiguredBitmap:
+        """Return the state of another bitmap in this layout."""
+        if ttl:
+            raise ValueError(several_keys(self._layout))
+        return ConfiguredBitmap(name, layout=self._configured, wait=self.wait)
+
+    def assume(self) -> Handle:
+        """Remember the bitmap without asking for it."""
+        return self.remember(self._identity, self._layout, (self.key, self._config_key))
+
+    def open(self) -> Op[Handle]:
+        """Compare the parameters with the stored ones; store them if there are none."""
+        yield from super().current()  # refuses a key of another type
+        pairs = [word for pair in self._config.items() for word in pair]
+        try:
+            found = yield from call(_CONFIGURE, [self._config_key], pairs, self.wait)
+        except Refusal as refusal:
+            raise self.explained(refusal) from refusal
+        for (field, value), reply in list(zip(self._config.items(), found, strict=True))[:2]:
+            there = reply if isinstance(reply, str) else reply.decode(errors="replace")
+            if there != value:
+                raise FilterMismatchError(
+                    f"{self.name!r} was configured with {field} {there or 'missing'}, not {value}; "
+                    "make the layout with the parameters that the other system used"
+                )
+        return self.assume()
+
+    def current(self) -> Op[list[Description]]:
+        """Describe the bitmap of a filter with these parameters."""
+        yield from self.open()
+        return (yield from super().current())
+
+    def _recover_config(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is read again
+        """Compare the parameters anew before the next call."""
+        self.handle = None
+        yield from ()  # a generator, as the other recoveries are
+
+    RECOVERY = StoredBitmap.RECOVERY | {replies.CHANGED: _recover_config}
+
+
+def several_keys(layout: ForeignLayout) -> str:
+    """Return the message for a ttl that a layout does not take."""
+    return f"{layout.name} has several keys, so it takes no ttl; expire() covers all of them"
+
+
+def checked_layout(layout: ForeignLayout, capacity: int | None, error_rate: float | None) -> ForeignLayout:
+    """Return a layout of another system.  Raises `ValueError` if it was made for other parameters."""
+    if not callable(getattr(layout, "encode_all", None)):
+        raise TypeError(f"layout must be None, a name, or a layout from bloomredis.compat, not {layout!r}")
+    for what, given, own in (
+        ("capacity", capacity, layout.capacity),
+        ("error_rate", error_rate, layout.error_rate),
+    ):
+        if given is not None and given != own:
+            raise ValueError(f"the layout was made for {what} {own}, not {given}; leave {what} to it")
+    return layout

@@ -1,0 +1,184 @@
+"""Filters of other systems in several layers: a chain that grows, and links that were restored.
+
+An item is in the filter if it is in any layer; only the newest is written.  One script sees all layers:
+their keys are its last ones (`lua/include/layers.lua`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NoReturn, Protocol, runtime_checkable
+
+from bloomredis.errors import FilterFullError, FilterMismatchError
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import Wait, send
+from bloomredis.protocol.replies import Refusal
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.foreign.bitmap import ForeignLayout, StoredBitmap, description
+from bloomredis.stored.state.base import Arguments, Stored
+from bloomredis.stored.state.handle import Description, Handle
+
+MOST_BITMAPS: Final = 1024
+"""Bitmaps of a chain: a script tests an item in all of them."""
+
+_DELETE: Final = scripts.load("delete")
+_LAYERS: Final = struct.Struct(">6sBBQ")
+
+
+@runtime_checkable
+class ChainLayout(ForeignLayout, Protocol):
+    """A layout whose system begins another bitmap of the same size when one is half full."""
+
+    def link_key(self, name: str, cursor: int) -> str:
+        """Return the key of the bitmap with that number."""
+
+    def cursor_key(self) -> str:
+        """Return the key of the number of the newest bitmap; there is none before the second."""
+
+
+@runtime_checkable
+class LinkedLayout(ForeignLayout, Protocol):
+    """Several layouts of the same items; an item is packed for one after the other."""
+
+    def links(self, name: str) -> list[tuple[str, ForeignLayout]]:
+        """Return the keys and the layouts, the newest first."""
+
+
+def _identity(others: int, cursor: int | None, descriptions: Sequence[bytes]) -> bytes:
+    """Return the identity for the scripts, with one description for all layers or one for each."""
+    head = _LAYERS.pack(b"layers", 1, others, 0 if cursor is None else cursor + 1)
+    return head + b"".join(descriptions)
+
+
+class StoredChain(StoredBitmap):
+    """A chain that grows; a script refuses if it has another cursor than this object knows."""
+
+    is_one_bitmap = False
+    has_layers = True
+
+    def __init__(
+        self, name: str, *, layout: ChainLayout, ttl: int, refresh_ttl: bool, wait: Wait | None
+    ) -> None:
+        super().__init__(name, layout=layout, ttl=ttl, refresh_ttl=refresh_ttl, wait=wait)
+        self._chain = layout
+        self._cursor_key = layout.cursor_key().encode()
+        self._cursor = 0
+
+    def at(self, name: str, ttl: int) -> NoReturn:  # noqa: ARG002 - there is none
+        """Raise `TypeError`: all chains of a database have the same cursor."""
+        raise TypeError(f"a database holds one chain only, {self.name!r}: the cursor has one key for all")
+
+    def _key_of(self, number: int) -> bytes:
+        return self._chain.link_key(self.name, number).encode()
+
+    @property
+    def layers(self) -> list[tuple[bytes, ForeignLayout]]:
+        """The bitmaps that are known, the newest first."""
+        return [(self._key_of(number), self._layout) for number in range(self._cursor, -1, -1)]
+
+    def open(self) -> Op[Handle]:
+        """Read the cursor, and check that no key holds another type."""
+        yield from self.current()
+        return self.assume()
+
+    def assume(self) -> Handle:
+        """Remember the known bitmaps without asking for them."""
+        newest, *older = (key for key, _ in self.layers)
+        return self.remember(
+            _identity(0, self._cursor, [self._identity]),
+            self._layout,
+            (newest, self._cursor_key, self._key_of(self._cursor + 1), *older),
+            layers=self._cursor + 1,
+        )
+
+    def current(self) -> Op[list[Description]]:
+        """Read the cursor, then describe each bitmap."""
+        try:
+            cursor = (yield from send(("GET", self._cursor_key))) or b"0"
+        except Refusal as refusal:
+            raise self._no_cursor(refusal) from refusal
+        if not cursor.isdigit():
+            raise self._no_cursor(cursor)
+        self._follow_to(int(cursor))
+        return (yield from super().current())
+
+    def clear(self) -> Op[None]:
+        """Delete all bitmaps and the cursor, which begins with the first again."""
+        yield from self.delete([], [])
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        """Delete all bitmaps and the cursor in one step; True if there was one."""
+        existed: int = yield from self.attempt(
+            lambda handle: self.run(_DELETE, handle, arguments, keys, again=bool(keys))
+        )
+        self._follow_to(0)
+        return existed == 1
+
+    def expire(self, ttl: int) -> Op[None]:
+        """Let all keys expire in `ttl` ms, in one step."""
+        return Stored.expire(self, ttl)
+
+    def _follow(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing was lost
+        """Follow a chain that has grown, or was cleared."""
+        self._follow_to(int(refusal.detail))
+        yield from ()  # a generator, as the other recoveries are
+
+    def _follow_to(self, cursor: int) -> None:
+        if not 0 <= cursor < MOST_BITMAPS:
+            raise FilterMismatchError(
+                f"the chain {self.name!r} has {cursor + 1} bitmaps, which takes too long to test: at most "
+                f"{MOST_BITMAPS} are possible; begin another chain with a larger capacity"
+            )
+        self._cursor = cursor
+        self.assume()
+
+    def _recover_full(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is full
+        raise FilterFullError(
+            f"the chain {self.name!r} has {MOST_BITMAPS} bitmaps, and the last is half full; "
+            "begin another chain with a larger capacity"
+        )
+        yield  # a generator, as the other recoveries are
+
+    def _recover_cursor(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - nothing was lost
+        raise self._no_cursor(refusal)
+        yield  # a generator, as the other recoveries are
+
+    def _no_cursor(self, found: object) -> FilterMismatchError:
+        return FilterMismatchError(
+            f"{self._cursor_key.decode()!r} holds no number of a bitmap of {self.name!r}: {found}"
+        )
+
+    RECOVERY = StoredBitmap.RECOVERY | {
+        replies.STALE: _follow,
+        replies.FULL: _recover_full,
+        replies.FOREIGN: _recover_cursor,
+    }
+
+
+class StoredLinks(StoredBitmap):
+    """Restored links of different sizes, which are only read."""
+
+    is_one_bitmap = False
+    has_layers = True
+
+    def __init__(self, name: str, *, layout: LinkedLayout, wait: Wait | None) -> None:
+        super().__init__(name, layout=layout, ttl=0, refresh_ttl=False, wait=wait)
+        self._links = [(key.encode(), link) for key, link in layout.links(name)]
+        self.key = self._links[0][0]
+        self.only_read = f"{name!r} was restored from {layout.name} and is only read"
+
+    def at(self, name: str, ttl: int) -> NoReturn:  # noqa: ARG002 - there is none
+        """Raise `TypeError`: the links of one filter are no others'."""
+        raise TypeError(self.only_read)
+
+    @property
+    def layers(self) -> list[tuple[bytes, ForeignLayout]]:
+        """All links, the newest first."""
+        return self._links
+
+    def assume(self) -> Handle:
+        """Remember the known bitmaps without asking for them."""
+        described = [description(link, 0, refresh_ttl=False) for _, link in self._links]
+        keys = [key for key, _ in self._links]
+        return self.remember(_identity(len(described) - 1, None, described), self._layout, keys)

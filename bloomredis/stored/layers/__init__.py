@@ -1,0 +1,1 @@
+"""A filter in several layers, and their record."""

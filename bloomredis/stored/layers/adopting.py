@@ -1,0 +1,62 @@
+"""A filter of one key that becomes the first layer of one that grows."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Final
+
+from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.replies import Refusal
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.header import ADOPTED, Header
+from bloomredis.stored.layers.record import ScalingRecord
+from bloomredis.stored.one_key.single import StoredFilter
+
+_ADOPT: Final = scripts.load("adopt")
+
+
+class AdoptedFilter(StoredFilter):
+    """A filter under a name that is to be a growing filter's."""
+
+    def __init__(self, name: str, encoding: int | None) -> None:
+        super().__init__(name, new=None, layout=None, ttl=0, on_lost="raise", wait=None, encoding=encoding)
+
+    def adopt(self, expansion: int, tightening_ratio: float) -> Op[None]:
+        """Make it the first layer, whatever its generation.
+
+        :raises FilterNotFoundError: there is none.
+        :raises FilterMismatchError: the key holds something else, or is being rebuilt.
+        :raises ValueError: its error rate leaves none for further layers.
+        """
+        reply = None
+        while reply is None:
+            found = (yield from self.describe()).header
+            if found.is_being_rebuilt:
+                raise FilterMismatchError(f"{self.name!r} is being rebuilt: adopt it when that has ended")
+            record = _record(found, expansion, tightening_ratio)
+            reply = yield from self._as_known(
+                _ADOPT,
+                [self.key, self.auxiliary + b"layer:0"],
+                [found.identity, record.template(), record.layer(0).pack()],
+            )
+
+    def explained(self, refusal: Refusal) -> BloomError:
+        """Return the public error of a refusal."""
+        if refusal.word == replies.MISSING:
+            return FilterNotFoundError(f"there is no filter {self.name!r} to adopt")
+        return super().explained(refusal)
+
+
+def _record(found: Header, expansion: int, tightening_ratio: float) -> ScalingRecord:
+    """Return the record: as for any first layer, the filter's rate is (1 - r) times that of the whole."""
+    rate = found.error_rate / (1 - tightening_ratio)
+    if rate >= 1:
+        raise ValueError(
+            f"a filter of error_rate {found.error_rate} makes one of {rate:g} with tightening_ratio "
+            f"{tightening_ratio}: take a smaller one"
+        )
+    new = found.as_new(os.urandom(8), created_at=0)
+    head = replace(new, kind=ScalingRecord.kind, rules=ADOPTED, error_rate=rate, count=0)
+    return ScalingRecord(head=head, expansion=expansion, tightening_ratio=tightening_ratio)

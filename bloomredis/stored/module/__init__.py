@@ -1,0 +1,1 @@
+"""A filter in a key of the server's Bloom filter module."""

@@ -1,0 +1,424 @@
+"""A filter whose bits live in a key of the server's Bloom filter module (BF.*).
+
+The module hashes the items and grows by itself; the scripts of `lua/module/` add what makes calls safe to
+send again.  The filter's identity is its markers (`bits.module_items`): each call tests them in the same
+atomic step, so that a loss is noticed.  Other programs may go on with BF.ADD on the same key.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, NoReturn, Unpack, cast
+
+from bloomredis.bits.batch import Encoded
+from bloomredis.bits.module_items import (
+    ADOPTED,
+    MADE,
+    Marking,
+    ModuleItems,
+    as_flags,
+    digits_of,
+    marking,
+    packed,
+)
+from bloomredis.errors import (
+    BloomError,
+    FilterFullError,
+    FilterLostError,
+    FilterMismatchError,
+    FilterNotFoundError,
+    ServerRefusedError,
+)
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import send
+from bloomredis.protocol.replies import Refusal
+from bloomredis.protocol.scripts import Script
+from bloomredis.protocol.steps import Command, Op
+from bloomredis.stored import encoding
+from bloomredis.stored.encoding import OTHER
+from bloomredis.stored.header import KINDS, Header
+from bloomredis.stored.module.header import Link, ModuleState, read_state
+from bloomredis.stored.planning import StorageOptions
+from bloomredis.stored.state.base import UNBOUNDED, Arguments
+from bloomredis.stored.state.handle import Description, Handle, LayoutChanged, ttl_seconds
+from bloomredis.stored.state.item_calls import Contains, Template
+from bloomredis.stored.state.versioned import Versioned
+
+_RESERVE, _MARK, _CLEAR, _DELETE = map(
+    scripts.load, ("module_reserve", "module_mark", "module_clear", "module_delete")
+)
+_OWN: Final = {verb: scripts.load(f"module_{verb}") for verb in ("add", "contains", "expire")}
+"""Scripts that take the place of those for other filters."""
+
+_GROWTH: Final = 2
+_LOOKS: Final = 100
+"""Times that a filter is looked at while others replace it."""
+
+_USUAL_RATE: Final = 0.01
+"""The error rate that is supposed before it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedFilter:
+    """A filter with markers."""
+
+    state: ModuleState
+    generation: bytes
+    kind: bytes
+    is_encoded: bool
+
+    @property
+    def marking(self) -> Marking:
+        return marking(self.state.error_rate)
+
+    @property
+    def marks(self) -> int:
+        """The number of items that mark it."""
+        return self.marking.total(encoded=self.is_encoded)
+
+    @property
+    def head(self) -> Header:
+        """Its parameters, as one header; a filter that was made here has room for its own items besides."""
+        first, state = self.state.links[0], self.state
+        room = state.entries - (self.marks if self.kind == MADE else 0)
+        return Header(
+            layout=ModuleItems.name,
+            num_hashes=first.num_hashes,
+            num_bits=sum(link.num_bits for link in state.links),
+            capacity=room,
+            error_rate=state.error_rate,
+            generation=self.generation,
+            count=max(0, state.items - self.marks),
+        )
+
+    def described(self, key: bytes) -> list[Description]:
+        """Return a description of each bitmap, the newest first."""
+        ttl, descriptions = ttl_seconds(self.state.ttl), []
+        for i, link in enumerate(self.state.links):
+            header = replace(self.head, num_hashes=link.num_hashes, num_bits=link.num_bits)
+            if i:
+                header = replace(header, capacity=link.entries, count=link.items)
+            else:
+                header = replace(header, count=max(0, link.items - self.marks))
+            descriptions.append(Description(key, header, link.num_bits // 8, 0, ttl, has_bits=False))
+        return descriptions[::-1]
+
+
+def new_options(capacity: int, error_rate: float, *, encoded: bool) -> list[bytes | int | str]:
+    """Return the options of BF.INSERT that make a new filter."""
+    return _options(capacity + marking(error_rate).total(encoded=encoded), error_rate, _GROWTH)
+
+
+def _options(entries: int, error_rate: float, growth: int) -> list[bytes | int | str]:
+    rest: list[bytes | int | str] = ["EXPANSION", growth] if growth else ["NONSCALING"]
+    return ["CAPACITY", entries, "ERROR", repr(error_rate), *rest]
+
+
+def first_link(capacity: int, error_rate: float) -> Link:
+    """Return the first bitmap that RedisBloom makes: in one that may grow, for half the rate."""
+    entries, rate = capacity + marking(error_rate).total(encoded=False), error_rate / 2
+    per_entry = -math.log(rate) / math.log(2) ** 2
+    bits = -(-int(entries * per_entry) // 64) * 64
+    return Link(bits, math.ceil(math.log(2) * per_entry), entries, rate, 0)
+
+
+def options(state: ModuleState) -> list[bytes | int | str]:
+    """Return the options of BF.INSERT that make another filter like this one."""
+    return _options(state.entries, state.error_rate, state.growth)
+
+
+def test_command(handle: Handle, items: Sequence[str | bytes]) -> tuple[Any, ...]:
+    """Return the command that tests items and markers in one step."""
+    return ("BF.MEXISTS", handle.key, *items, *cast("ModuleItems", handle.layout).markers)
+
+
+def answers_of(reply: Sequence[Any], count: int) -> list[bool] | None:
+    """Return the answers to `count` items in a reply to `test_command`; None if a marker is missing."""
+    return list(map(bool, reply[:count])) if all(reply[count:]) else None
+
+
+@contextmanager
+def other_layout(error: FilterMismatchError) -> Iterator[str]:
+    """Yield the layout of filters that are no strings if a key was refused for that; else raise the error.
+
+    On a server without the module it is no filter of it, so the first error stays.
+    """
+    if not isinstance(error.__cause__, Refusal) or error.__cause__.word != replies.WRONG_TYPE:
+        raise error
+    try:
+        yield ModuleItems.name
+    except ServerRefusedError as refused:
+        if refused.word != replies.MODULE:
+            raise
+        raise error from error.__cause__
+
+
+class ContainsByModule(Contains):
+    """A test of an item and of the markers."""
+
+    __slots__ = ()
+    text = ""
+
+    def found(self, reply: Any) -> bool | None:
+        """Return the answer in a reply; None where a marker is missing."""
+        there: bool = reply[0] == 1
+        return there if reply.count(True) == len(reply) - (not there) else None
+
+
+class ModuleTemplate(Template):
+    """What the calls about a filter of the module have in common: it is given the items themselves."""
+
+    kind = ContainsByModule
+    test_item = 2
+
+    def __init__(self, handle: Handle, change: Script, contains: Script, *, by_replica: bool) -> None:
+        super().__init__(handle, change, contains, by_replica=by_replica)
+        self.pack = bytes
+
+    def command_of_test(self, packed: bytes) -> Command:
+        """Return the command that tests one item."""
+        return test_command(self.handle, (packed,))
+
+
+class StoredModule(Versioned):
+    """A filter of the module.
+
+    :param new: capacity and error rate of a filter that is created if it is missing; None if it has to exist.
+    """
+
+    is_one_bitmap = False
+    called = KINDS[0]
+    template_kind = ModuleTemplate
+
+    def __init__(
+        self, name: str, *, new: tuple[int, float] | None, **options: Unpack[StorageOptions]
+    ) -> None:
+        super().__init__(name, **options)
+        if self.wait is not None:
+            self.wait = replace(self.wait, touched=self.auxiliary + b"touched")
+        self._new = new
+        self._found: MarkedFilter | None = None
+        self._count = 0  # of items, as last seen in this generation
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """Parameters of the filter that was found, or is wanted."""
+        head = self.head
+        known = self._new if head is None else (head.capacity, head.error_rate)
+        sizes = {} if known is None else {"capacity": known[0], "error_rate": known[1]}
+        return {**sizes, "layout": ModuleItems.name}
+
+    @property
+    def head(self) -> Header | None:
+        """The parameters that were found, None before."""
+        return None if self._found is None else self._found.head
+
+    def room(self, handle: Handle) -> Op[int]:  # noqa: ARG002 - the next call notices another filter
+        """Return the new items until the capacity is reached."""
+        _, *reply, _ = yield from self._call(_RESERVE, [0, b"", b""])
+        if self._found is None:
+            return UNBOUNDED
+        found = replace(self._found, state=self._read(*reply)).head
+        return found.capacity - found.count
+
+    # -- calls
+
+    def script(self, script: scripts.Script, version: int) -> scripts.Script:  # noqa: ARG002 - there is one
+        """Return a script in the version for filters of the module."""
+        return _OWN.get(script.verb) or scripts.load(script.verb, module=True)
+
+    def run(self, *arguments: Any, **named: Any) -> Op[Any]:
+        """Run a script on the filter that a handle names."""
+        try:
+            return (yield from super().run(*arguments, **named, replicas=False))
+        except Exception as error:
+            self._raise_understood(error)
+
+    def test(
+        self,
+        handle: Handle,
+        items: Encoded,
+        pack: Callable[[], bytes],  # noqa: ARG002 - the module takes them as they are
+        *,
+        replicas: bool = True,  # noqa: ARG002 - one may lack the markers that were just made
+        heard: Sequence[Any] = (),
+    ) -> Op[list[bool]]:
+        """Test items and markers by one command, without a script."""
+        try:
+            reply = yield from send(test_command(handle, items), heard)
+        except Exception as error:
+            self._raise_understood(error)
+        answers = answers_of(reply, len(items))
+        if answers is None:
+            yield from self._recover((yield from self._refusal()), handle)
+            raise LayoutChanged
+        return answers
+
+    def _refusal(self) -> Op[Refusal]:
+        """Return what a script would have said of a filter without its markers."""
+        there = yield from send(("EXISTS", self.key))
+        return Refusal(replies.CHANGED if there else replies.MISSING, "")
+
+    def _raise_understood(self, error: Exception) -> NoReturn:
+        """Raise an error; say what to do where the module refuses an item or the server has no module."""
+        if isinstance(error, Refusal) and error.word == replies.FULL:
+            raise self.explained(error) from error
+        if "nknown" in str(error) and "ommand" in str(error):
+            raise replies.without_module(self.name) from error
+        raise error
+
+    def explained(self, refusal: Refusal) -> BloomError:
+        """Return the public error for a refusal."""
+        if refusal.word == replies.MODULE:
+            return replies.without_module(self.name)
+        if refusal.word == replies.FULL:
+            return FilterFullError(
+                f"{self.name!r} takes no more items ({refusal.detail}): make a larger one, or one that grows"
+            )
+        return super().explained(refusal)
+
+    # -- what is stored
+
+    def _find(self) -> Op[MarkedFilter]:
+        """Create the filter if it is missing and parameters were given; return what is stored, checked."""
+        return self._look(create=self._new is not None)
+
+    def take(self) -> Op[Handle]:
+        """Open it, whether or not it was lost.
+
+        One that another program made gets markers, unless this object has parameters to create it with.
+        """
+        self._lost = None
+        return self._open_by(
+            partial(self._look, create=self._new is not None, adopt=self._new is None),
+            self._accept,
+            stands=False,
+        )
+
+    def _look(self, *, create: bool = False, adopt: bool = False) -> Op[MarkedFilter]:
+        """Return what is stored; one of another program gets markers first if it is to be adopted."""
+        rate = self._new[1] if self._new else self._found.state.error_rate if self._found else _USUAL_RATE
+        for _ in range(_LOOKS):
+            state, answers, generation = yield from self._asked(rate, create=create)
+            if generation:
+                return MarkedFilter(state, generation, MADE, bool(self.encoding))
+            if state.error_rate != rate:
+                rate = state.error_rate
+                continue
+            kind = marking(rate).kind_of(answers)
+            if kind is not None:
+                found = yield from self._identified(state, kind, answers)
+                if found is not None:
+                    return found
+            elif adopt:
+                yield from self._adopt(marking(rate))
+            else:
+                break
+        raise FilterMismatchError(
+            f"{self.name!r} is a filter of the server's module that has no markers of this library, so "
+            f"its loss could not be noticed; {self.called}.open(client, {self.name!r}) adds them"
+        )
+
+    def _asked(self, rate: float, *, create: bool) -> Op[tuple[ModuleState, Sequence[int], bytes]]:
+        """Read the state and the signs of the generation in one step; the last is that of a new filter."""
+        own = self.encoding or 0
+        questions = packed(marking(rate).questions(own))
+        arguments: Arguments = [self._ttl, b"", questions]
+        if create and self._new:
+            made = [*marking(rate), digits_of(own), *new_options(*self._new, encoded=bool(own))]
+            arguments = [self._ttl, os.urandom(8), questions, *made]
+        created, *reply, answers = yield from self._call(_RESERVE, arguments, self.wait if create else None)
+        state = self._read(*reply)
+        if self._new is not None:
+            self.compare({"error_rate": state.error_rate}, {"error_rate": self._new[1]})
+        return state, as_flags(answers), replies.unhex(created)
+
+    def _read(self, ttl: int, info: Sequence[Any], dump: bytes) -> ModuleState:
+        try:
+            return read_state(ttl, info, dump)
+        except ValueError as error:
+            raise FilterMismatchError(f"{self.name!r} cannot be used here: {error}") from None
+
+    def _identified(self, state: ModuleState, kind: bytes, answers: Sequence[int]) -> Op[MarkedFilter | None]:
+        """Return the filter with its generation, None if it is another one by now."""
+        marks = marking(state.error_rate)
+        is_encoded, by_own = marks.encoded(answers)
+        encoding.check(self.name, (self.encoding if by_own else OTHER) if is_encoded else 0, self.encoding)
+        for generation in marks.generations(answers):
+            there = yield from send(("BF.MEXISTS", self.key, *marks.of(generation)))
+            if all(there):
+                found = MarkedFilter(state, generation, kind, is_encoded)
+                self.compare(
+                    {"capacity": found.head.capacity}, {"capacity": self._new[0]} if self._new else {}
+                )
+                return found
+        return None
+
+    def _adopt(self, marks: Marking) -> Op[None]:
+        """Add markers to a filter of another program, in one step that only one client takes."""
+        signatures = [packed(marks.signature(kind)) for kind in (MADE, ADOPTED)]
+        own = digits_of(self.encoding or 0)
+        yield from self._call(_MARK, [*signatures, os.urandom(8), *marks, own], self.wait)
+
+    def _accept(self, found: MarkedFilter) -> Handle:
+        self._lost, self._found, self._count = None, found, found.head.count
+        self.left = found.head.capacity - found.head.count
+        markers = found.marking.of(found.generation)
+        return self.remember(packed(markers), ModuleItems(markers), generation=found.generation)
+
+    def current(self) -> Op[list[Description]]:
+        """Describe each bitmap of the filter, the newest first; a loss is noticed."""
+        return self._watched(self._compared)
+
+    def _compared(self, handle: Handle) -> Op[list[Description]]:
+        counted = self._count  # by replies that came before this call is sent
+        found = yield from self._look()
+        if found.generation != handle.generation:
+            raise Refusal(replies.CHANGED, "")
+        if found.head.count < counted:
+            raise FilterLostError(self.older(counted))
+        if self.handle is handle:  # else another call has opened it anew meanwhile
+            self._count = max(self._count, found.head.count)
+        return found.described(self.key)
+
+    def clear(self) -> Op[None]:
+        """Empty the filter: a new generation."""
+        self.reset()
+        opened = self._opened
+        while True:
+            generation = os.urandom(8)  # a new one each time: others may have used what the last one made
+            try:
+                found = yield from self._look()
+            except FilterNotFoundError:
+                yield from self.take()
+                return
+            marks, state = found.marking, found.state
+            known, new = map(packed, (marks.of(found.generation), marks.of(generation)))
+            own = digits_of(self.encoding or 0) if found.is_encoded else b""
+            arguments: Arguments = [known, new, generation, found.kind, *marks, own]
+            keys = [self.key, self.auxiliary + b"cleared"]
+            reply = yield from self._as_known(_CLEAR, keys, [*arguments, *options(state)])
+            if reply is not None:
+                cleared = MarkedFilter(self._read(*reply[1:4]), generation, found.kind, found.is_encoded)
+                yield from self._go_on_with(cleared, self._accept, opened)
+                return
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        """Delete the filter, whatever its generation; True if it existed."""
+        self.reset()
+        while True:
+            try:
+                found = yield from self._look()
+            except FilterNotFoundError:
+                return False
+            identity = packed(found.marking.of(found.generation))
+            every = [self.key, *keys]
+            if (
+                yield from self._as_known(_DELETE, every, [identity, *arguments], again=bool(keys))
+            ) is not None:
+                return True

@@ -1,0 +1,1 @@
+"""A filter in one key, and its rebuild."""

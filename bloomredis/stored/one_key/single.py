@@ -1,0 +1,170 @@
+"""A filter in one key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bloomredis.arguments import OnLost
+from bloomredis.bits import limits
+from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import Wait, send
+from bloomredis.protocol.replies import Refusal, unhex
+from bloomredis.protocol.steps import Op
+from bloomredis.stored import encoding, header, planning
+from bloomredis.stored.header import KINDS, Header
+from bloomredis.stored.state.base import UNBOUNDED, Arguments
+from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
+from bloomredis.stored.state.versioned import Versioned
+
+_RESERVE, _DESCRIBE, _CLEAR, _DELETE = map(scripts.load, ("reserve", "describe", "clear", "delete"))
+
+
+class StoredFilter(Versioned):
+    """A filter with a header."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        new: Header | None,
+        layout: str | None,
+        ttl: int,
+        on_lost: OnLost,
+        wait: Wait | None,
+        encoding: int | None = None,
+        kind: int = header.FILTER,
+    ) -> None:
+        super().__init__(name, ttl=ttl, on_lost=on_lost, wait=wait, encoding=encoding)
+        self._kind = kind
+        self.is_one_bitmap = kind == header.FILTER
+        self._new = new and replace(new, encoding=self.encoding or 0)
+        self._layout = layout
+        self._found: Header | None = None
+        self._count = 0  # of items, as last seen in this generation
+
+    @property
+    def head(self) -> Header | None:
+        """The header that was found, or of the filter that would be created."""
+        return self._found or self._new
+
+    @property
+    def called(self) -> str:
+        return KINDS[self._kind]
+
+    def describe(self) -> Op[Description]:
+        """Read what is stored, whatever its generation."""
+        return self.read((yield from self._call(_DESCRIBE, [])))
+
+    def current(self) -> Op[list[Description]]:
+        """Describe the filter; a loss is noticed."""
+        return self._watched(self._compared)
+
+    def _compared(self, handle: Handle) -> Op[list[Description]]:
+        counted = self._count  # by replies that came before this call is sent
+        found = yield from self.describe()
+        if not handle.identity.startswith(found.header.identity):
+            raise Refusal(replies.CHANGED, "")
+        if self._kind == header.FILTER and found.header.count < counted:
+            raise FilterLostError(self.older(counted))
+        if self.handle is handle:  # else another call has opened it anew meanwhile
+            self._count = max(self._count, found.header.count)
+        return [found]
+
+    def room(self, handle: Handle) -> Op[int]:
+        """Return the new items until the capacity is reached; `UNBOUNDED` if the filter is another one."""
+        found = header.parse((yield from send(("GETRANGE", handle.key, 0, limits.HEADER_BYTES - 1))))
+        is_known = handle.identity.startswith(found.identity)
+        return found.capacity - found.count if is_known else UNBOUNDED
+
+    def _recover_damage(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is short
+        raise FilterMismatchError(
+            f"{self.name!r} is damaged: its string ends before its bits do; delete the key or restore it"
+        )
+        yield  # a generator, as the other recoveries are
+
+    RECOVERY = Versioned.RECOVERY | {replies.DAMAGED: _recover_damage}
+
+    def clear(self) -> Op[None]:
+        """Empty the filter: a new generation."""
+        self.reset()
+        opened = self._opened
+        try:  # each time a new generation, since others may have used what the last one made
+            reply = yield from self._replace(_CLEAR, lambda head: [head.emptied(os.urandom(8)).pack()], ())
+        except FilterNotFoundError:
+            yield from self.take()
+        else:
+            yield from self._go_on_with(self.read(reply).header, self._accept, opened)
+
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        """Delete the filter, whatever its generation; True if it existed."""
+        self.reset()
+        try:
+            yield from self._replace(_DELETE, lambda _: arguments, keys)
+        except FilterNotFoundError:
+            return False
+        return True
+
+    def _replace(
+        self, script: scripts.Script, arguments: Callable[[Header], Arguments], keys: Sequence[bytes]
+    ) -> Op[Any]:
+        """Run a script on whatever generation is stored, which may change in between."""
+        while True:
+            found = (yield from self.describe()).header
+            reply = yield from self._as_known(
+                script,
+                [self.key, *keys],
+                [found.identity, *arguments(found)],
+                again=bool(keys),  # with a receipt
+            )
+            if reply is not None:
+                yield from self._replaced(found)
+                return reply
+
+    def _replaced(self, found: Header) -> Op[None]:  # noqa: ARG002 - it cannot be rebuilt
+        """Delete what belonged to a filter that was cleared or deleted."""
+        yield from ()
+
+    def read(self, reply: Sequence[Any]) -> Description:
+        """Parse a description; `FilterMismatchError` if the filter cannot be used."""
+        text, size, ttl = reply
+        try:
+            head = header.parse(unhex(text), self._kind)
+        except ValueError as error:
+            raise FilterMismatchError(f"{self.name!r} is no filter that can be used here: {error}") from None
+        if size != head.size_bytes:
+            raise FilterMismatchError(
+                f"{self.name!r} is damaged: it has {size} bytes, its header says {head.size_bytes}; "
+                "delete the key or restore it"
+            )
+        self._check_parameters(head)
+        encoding.check(self.name, head.encoding, self.encoding)
+        return Description(self.key, head, size, limits.HEADER_BYTES, ttl_seconds(ttl))
+
+    def _learn(self, head: Header) -> None:
+        """Note the header that was found."""
+        self._lost, self._found, self._count = None, head, head.count
+        self.left = head.capacity - head.count
+
+    def _accept(self, head: Header) -> Handle:
+        self._learn(head)
+        return self.remember(head.identity, planning.stored(head), generation=head.generation)
+
+    def _find(self) -> Op[Header]:
+        if self._new is None:
+            return (yield from self.describe()).header
+        template = replace(self._new, generation=os.urandom(8)).pack()
+        reply = yield from self._call(_RESERVE, [template, self._ttl], self.wait)
+        self._check_ttl(reply[-1])
+        return self.read(reply).header
+
+    def _check_parameters(self, found: Header) -> None:
+        wanted: dict[str, object] = {}
+        if self._new is not None:
+            wanted |= {"capacity": self._new.capacity, "error_rate": self._new.error_rate}
+        if self._layout is not None:
+            wanted["layout"] = self._layout
+        self.compare({field: getattr(found, field) for field in wanted}, wanted)

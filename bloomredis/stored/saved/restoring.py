@@ -1,0 +1,161 @@
+"""Saved filters put under a new name: written beside it, and there in one step or not at all."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final
+
+from bloomredis.bits.limits import HEADER_BYTES
+from bloomredis.protocol import scripts
+from bloomredis.protocol.calls import call, send
+from bloomredis.protocol.gather import at
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.layers.layers import StoredLayers
+from bloomredis.stored.layers.record import LayerRecord, RotatingRecord
+from bloomredis.stored.saved.format import Part, Saved
+from bloomredis.stored.saved.shards import RestoredShards
+from bloomredis.stored.saved.writing import Writing
+from bloomredis.stored.state.base import taken
+
+_TIME: Final = scripts.load("time")
+
+Pieces = Sequence[tuple[int, bytes]]
+"""Bytes of a part, with the index of the first among its bits."""
+
+
+class Target(ABC):
+    """A filter that is being written.  `begin`, then `write` for all parts in order, then `publish`."""
+
+    def __init__(self, name: str, saved: Saved) -> None:
+        self.name = name
+        self._saved = saved  # as the new filter has it
+
+    @abstractmethod
+    def begin(self) -> Op[None]:
+        """Check that the name is free.  Raises `FilterMismatchError`."""
+
+    @abstractmethod
+    def write(self, part: Part, pieces: Pieces) -> Op[None]:
+        """Write pieces of a part."""
+
+    @abstractmethod
+    def publish(self) -> Op[None]:
+        """Make the filter appear.  Raises `FilterMismatchError` if the name is taken by now."""
+
+    @abstractmethod
+    def discard(self) -> Op[None]:
+        """Delete what was written."""
+
+
+class _OneSlot(Target):
+    """A filter whose keys all lie in one slot, so that one script makes it appear."""
+
+    def __init__(self, name: str, saved: Saved) -> None:
+        super().__init__(name, saved)
+        self._writing = Writing(name, name.encode())
+        self._heads = {part.number: part.header for part in saved.parts}
+        self._begun: set[int] = set()
+
+    @abstractmethod
+    def _key(self, number: int) -> bytes:
+        """Return the key of a part."""
+
+    def begin(self) -> Op[None]:
+        if (yield from send(("EXISTS", self.name.encode()))):
+            raise taken(self.name)
+
+    def write(self, part: Part, pieces: Pieces) -> Op[None]:
+        key, head = self._key(part.number), self._heads[part.number]
+        if part.number not in self._begun:
+            self._begun.add(part.number)
+            yield from self._writing.allocate(key, head.size_bytes)
+            yield from self._writing.write(key, head.size_bytes, [(0, head.pack())])
+        own = [(HEADER_BYTES + first, piece) for first, piece in pieces]
+        yield from self._writing.write(key, head.size_bytes, own)
+        if self._writing.is_renewal_due():
+            yield from self._writing.renew()
+
+    def discard(self) -> Op[None]:
+        yield from self._writing.discard()
+
+
+class OneKey(_OneSlot):
+    """A filter in one key."""
+
+    def _key(self, number: int) -> bytes:  # noqa: ARG002 - there is one
+        return self.name.encode()
+
+    def publish(self) -> Op[None]:
+        yield from self._writing.publish({self._key(0): self._saved.ttl})
+
+
+class Layers(_OneSlot):
+    """A filter of several layers."""
+
+    def __init__(self, name: str, saved: Saved) -> None:
+        super().__init__(name, saved)
+        self._record: Any = saved.parsed
+        made: Any = type(self._record)
+        self._stored = StoredLayers(name, made=made, new=None, layout=None, ttl=0, on_lost="raise", wait=None)
+
+    def _key(self, number: int) -> bytes:
+        return self._stored.layer_key(number)
+
+    def publish(self) -> Op[None]:
+        """Make the filter appear; what a rotating one has forgotten by now is left out."""
+        yield from self._stored.sweep()
+        now = int((yield from call(_TIME, [self.name.encode()], [])))
+        left = [_left(self._record, began, now, self._saved.ttl) for began in reversed(self._record.began)]
+        lives = {n: ttl for n, ttl in zip(self._record.numbers, left, strict=True) if ttl is not None}
+        if not lives:
+            yield from self.discard()
+            yield from self._stored.begin_empty(self._record)
+            return
+        kept = self._record.forgetting(len(lives)).pack()
+        key = self.name.encode()
+        yield from self._writing.allocate(key, len(kept))
+        yield from self._writing.write(key, len(kept), [(0, kept)])
+        newest = next(iter(lives.values()))
+        yield from self._writing.publish({self._key(n): ttl for n, ttl in lives.items()} | {key: newest})
+
+
+def _left(record: LayerRecord, began: int, now: int, ttl: int) -> int | None:
+    """Return the time to live of a layer in ms; None if it has come to its end."""
+    if not isinstance(record, RotatingRecord):
+        return ttl
+    end = record.end(began)
+    return -(-(end - now) // 1000) + record.grace if end > now else None
+
+
+class Shards(Target):
+    """A filter in shards, which appears with its record."""
+
+    def __init__(self, name: str, saved: Saved, servers: int) -> None:
+        super().__init__(name, saved)
+        record: Any = saved.parsed
+        self._stored = RestoredShards(name, record[0], saved.ttl, servers)
+        self._heads = {part.number: part.header for part in saved.parts}
+
+    def begin(self) -> Op[None]:
+        yield from self._stored.check_free()
+
+    def write(self, part: Part, pieces: Pieces) -> Op[None]:
+        yield from self._stored.write(part.number, self._heads[part.number], pieces)
+
+    def publish(self) -> Op[None]:
+        yield from self._stored.publish({number: head.generation for number, head in self._heads.items()})
+
+    def discard(self) -> Op[None]:
+        yield from self._stored.discard()
+
+
+def target(name: str, saved: Saved, servers: int = 1) -> Op[Target]:
+    """Return the place for a copy of a saved filter: another one, dated by the server's clock."""
+    clock = at(0 if servers > 1 else None, call(_TIME, [name.encode()], []))
+    renewed = saved.renewed(created_at=int((yield from clock)))
+    if renewed.parsed is None:
+        return OneKey(name, renewed)
+    if isinstance(renewed.parsed, LayerRecord):
+        return Layers(name, renewed)
+    return Shards(name, renewed, servers)

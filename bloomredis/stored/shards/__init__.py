@@ -1,0 +1,1 @@
+"""A filter in several shards, and their record."""

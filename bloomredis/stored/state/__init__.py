@@ -1,0 +1,1 @@
+"""What an object knows of its stored filter, and the calls about its items."""

@@ -1,0 +1,254 @@
+"""Stored state: what lies under a filter's keys, and whether it is still what this object knows.
+
+    state     | left by
+    ----------|---------------------------------------------------------------------------------------
+    unopened  | `open()`, which creates or checks the filter
+    open      | `reset()`; a refusal of a script, by the table `RECOVERY` of the class:
+              |   MISSING, CHANGED, FOREIGN, WRONGTYPE    lost: `on_lost` decides between lost and unopened
+              |   CHANGED to more layers, STALE           follow what others have begun; open
+              |   FULL                                    begin another layer; open
+              |   DAMAGED (a layer has vanished)          lost, or emptied
+    lost      | `reset()`, by the caller's `reserve()` or `clear()`
+
+Every script call carries the identity that this object knows, so a loss is noticed by the very call that
+meets it, before it touches anything.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeVar
+from zlib import crc32
+
+from bloomredis.bits.batch import Encoded
+from bloomredis.bits.blocked import Blocked
+from bloomredis.bits.layout import Layout, Packing
+from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
+from bloomredis.protocol import replies, scripts
+from bloomredis.protocol.calls import Wait, called
+from bloomredis.protocol.keys import auxiliary_prefix
+from bloomredis.protocol.replies import Refusal, checked, flags_of
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.state.handle import (
+    IN_BLOCKS,
+    LAYERED,
+    WHOLE,
+    Description,
+    Handle,
+    LayoutChanged,
+    UnderWay,
+)
+from bloomredis.stored.state.item_calls import Template
+
+T = TypeVar("T")
+Arguments = Sequence[bytes | int | str]
+
+PROBES_A_CALL: Final = 3000
+"""Probes that one script makes at most: 2 ms on the slowest server measured (0.67 us each, Redis 7.0)."""
+
+UNBOUNDED: Final = 1 << 62
+"""More items than are ever added."""
+
+_CONTAINS, _EXPIRE = scripts.load("contains"), scripts.load("expire")
+_SHORT: Final = {verb: scripts.load(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")}
+
+Recovery = Callable[[Any, Refusal, Handle], Op[None]]
+"""A method that deals with a script's refusal: it returns where the call should be made again."""
+
+
+class Stored(ABC):
+    """The state under one key and what this object knows of it."""
+
+    RECOVERY: ClassVar[Mapping[str, Recovery]] = {}
+    """For each word of a script's refusal the method that deals with it; any other word is raised."""
+
+    is_one_bitmap: bool = True
+    """True if all bits of an item lie in one string, so that a copy or a segment of it holds whole items."""
+    has_layers: ClassVar[bool] = False
+    """True if the scripts always have to know several layers."""
+    notices_loss: ClassVar[bool] = True
+    """True if a script refuses where the filter is missing, so that a replica may be asked."""
+
+    template_kind: ClassVar[type[Template]] = Template
+    """What the calls that add and test items have in common."""
+
+    left: int = UNBOUNDED
+    """New items until the capacity is reached, as far as this object knows."""
+
+    def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
+        self.name = name
+        self.key = key
+        self.auxiliary = auxiliary_prefix(key)  # of the names of its other keys
+        self.wait = wait
+        self.under_way = UnderWay()
+        self._lost: str | None = None  # the message, until the caller has dealt with it
+        self._opened = 0  # how often it was, or was reset
+        self.only_read: str | None = None  # the message for a caller who would write
+        self.handle: Handle | None = None
+
+    def remember(
+        self,
+        identity: bytes,
+        layout: Packing,
+        keys: Sequence[bytes] = (),
+        *,
+        generation: bytes = b"",
+        layers: int = 1,
+        is_being_rebuilt: bool = False,
+    ) -> Handle:
+        """Cache the verified identity and layout.
+
+        :param keys: the filter's key and those that every script is given behind its own.
+        :param layers: how many there are in this layout.
+        :param is_being_rebuilt: identity and layout are those of the filter and of its successor.
+        """
+        key, *extra = keys or (self.key,)
+        self._opened += 1
+        items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
+        check, version = crc32(generation), IN_BLOCKS if isinstance(layout, Blocked) else WHOLE
+        if self.has_layers or is_being_rebuilt:
+            version = LAYERED
+        self.handle = Handle(
+            identity, layout, items, key, tuple(extra), generation, check, version, is_being_rebuilt
+        )
+        return self.handle
+
+    def reset(self) -> None:
+        """Drop the cache and any loss; the next call re-opens, and so does one that is opening it now."""
+        self.handle = self._lost = None
+        self._opened += 1
+
+    @abstractmethod
+    def open(self) -> Op[Handle]:
+        """Create the filter if it is missing and parameters were given; check and remember it."""
+
+    def take(self) -> Op[Handle]:
+        """Open it anew, whether or not it was lost; other calls go on with the known handle meanwhile."""
+        return self.open()
+
+    @abstractmethod
+    def current(self) -> Op[list[Description]]:
+        """Describe each layer, the newest first; a loss is noticed."""
+
+    @abstractmethod
+    def clear(self) -> Op[None]:
+        """Empty the filter, whatever its generation; create a missing one."""
+
+    @abstractmethod
+    def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
+        """Delete the filter, whatever its generation; True if it existed."""
+
+    def acquire(self) -> Op[Handle]:
+        """Return the handle, opening the filter if this object has not."""
+        return self.handle or (yield from self.open())
+
+    def attempt(self, work: Callable[[Handle], Op[T]]) -> Op[T]:
+        """Run `work(handle)`, and again with the next handle as often as `LayoutChanged` ends it."""
+        while True:
+            handle = self.handle or (yield from self.open())
+            try:
+                return (yield from work(handle))
+            except LayoutChanged:
+                continue
+
+    def segmented(self, handle: Handle) -> Layout | None:
+        """Return the layout of a filter to which segments of bits may be or-ed; None for other filters."""
+        return handle.bitmap if self.is_one_bitmap and not handle.is_being_rebuilt else None
+
+    def check_writable(self) -> None:
+        """Raise `TypeError` if the filter is only read."""
+        if self.only_read:
+            raise TypeError(self.only_read)
+
+    def script(self, script: scripts.Script, version: int) -> scripts.Script:
+        """Return a script in the version of a handle; there is a short one of some verbs only."""
+        if version == LAYERED:
+            return scripts.load(script.verb, layered=True)
+        return _SHORT.get(script.verb, script) if version == IN_BLOCKS else script
+
+    def template(self, handle: Handle, change: scripts.Script, *, replicas: bool) -> Template:
+        """Return what the calls about a handle have in common.
+
+        :param change: the script of adds, or another one that changes items as that does.
+        :param replicas: a test may be answered by a replica.
+        """
+        change, contains = (self.script(each, handle.version) for each in (change, _CONTAINS))
+        return self.template_kind(handle, change, contains, by_replica=replicas and self.notices_loss)
+
+    def run(
+        self,
+        script: scripts.Script,
+        handle: Handle,
+        arguments: Arguments,
+        keys: Sequence[bytes] = (),
+        *,
+        reads: bool = False,
+        replicas: bool = True,
+        again: bool = True,
+        earlier: bool = False,
+        heard: Sequence[Any] = (),
+    ) -> Op[Any]:
+        """Run a script on the filter that `handle` names; one that only reads waits for no replica.
+
+        :param replicas: one that reads may be executed by a replica.
+        :param again: it may be sent again where it is not known whether it was executed.
+        :param earlier: it is about an earlier call, which only the whole script knows.
+        :param heard: the reply or the error of the first sending, where that is over.
+        :raises LayoutChanged: the filter is another one by now; the object has caught up.
+        """
+        if not reads:
+            self.check_writable()
+        wait = None if reads else self.wait
+        anywhere = reads and replicas and self.notices_loss
+        version = self.script(script, WHOLE if earlier and handle.version == IN_BLOCKS else handle.version)
+        try:
+            return (
+                yield from called(
+                    version, handle.tail(keys, arguments), wait, reads=anywhere, again=again, heard=heard
+                )
+            )
+        except Refusal as refusal:
+            met = refusal
+        yield from self._recover(met, handle)
+        raise LayoutChanged
+
+    def test(
+        self,
+        handle: Handle,
+        items: Encoded,
+        pack: Callable[[], bytes],
+        *,
+        replicas: bool = True,
+        heard: Sequence[Any] = (),
+    ) -> Op[list[bool]]:
+        """Test items by one call; `pack` packs them for a script.  Raises `LayoutChanged` as `run` does."""
+        reply = yield from self.run(_CONTAINS, handle, [pack()], reads=True, replicas=replicas, heard=heard)
+        return flags_of(checked(reply, len(items), len(items)))
+
+    def _recover(self, refusal: Refusal, handle: Handle) -> Op[None]:
+        """Deal with a refusal by `RECOVERY`, unless the object has moved on from that handle meanwhile."""
+        recovery = self.RECOVERY.get(refusal.word)
+        if recovery is None:
+            raise refusal
+        if self.handle is handle:
+            yield from recovery(self, refusal, handle)
+
+    def expire(self, ttl: int) -> Op[None]:
+        """Let everything that is stored expire in `ttl` ms."""
+        yield from self.attempt(lambda handle: self.run(_EXPIRE, handle, [ttl]))
+
+    def explained(self, refusal: Refusal) -> BloomError:
+        """Return the public error for a caller who has not used the filter before."""
+        if replies.is_used_by_clone(refusal):
+            return refusal  # the call is made in another one
+        if refusal.word == replies.MISSING:
+            return FilterNotFoundError(
+                f"there is no filter {self.name!r}; give capacity and error_rate to create it"
+            )
+        return FilterMismatchError(f"{self.name!r} holds no Bloom filter ({refusal}); use another name")
+
+
+def taken(name: str) -> FilterMismatchError:
+    """Return the error for a name that exists."""
+    return FilterMismatchError(f"{name!r} exists already; delete it first, or use another name")
