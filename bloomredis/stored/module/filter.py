@@ -171,7 +171,7 @@ class ContainsByModule(Contains):
 
 
 class ModuleTemplate(Template):
-    """What the calls about a filter of the module have in common: it is given the items themselves."""
+    """The parts that all calls about a filter of the module share, which is given the items themselves."""
 
     kind = ContainsByModule
     test_item = 2

@@ -1,1 +1,1 @@
-"""What an object knows of its stored filter, and the calls about its items."""
+"""State of a stored filter as an object knows it, and the calls about its items."""

@@ -71,7 +71,7 @@ class Stored(ABC):
     """True if a script refuses where the filter is missing, so that a replica may be asked."""
 
     template_kind: ClassVar[type[Template]] = Template
-    """What the calls that add and test items have in common."""
+    """The parts that all calls share which add and test items."""
 
     left: int = UNBOUNDED
     """New items until the capacity is reached, as far as this object knows."""
@@ -168,7 +168,7 @@ class Stored(ABC):
         return _SHORT.get(script.verb, script) if version == IN_BLOCKS else script
 
     def template(self, handle: Handle, change: scripts.Script, *, replicas: bool) -> Template:
-        """Return what the calls about a handle have in common.
+        """Return the parts that all calls about a handle share.
 
         :param change: the script of adds, or another one that changes items as that does.
         :param replicas: a test may be answered by a replica.
