@@ -25,7 +25,7 @@ from benchmarks.sides.peer import RATE, present
 from benchmarks.sides.redisbloom import RedisBloom
 from benchmarks.workloads import checks
 from benchmarks.workloads.items import strings
-from bloomredis.stored.state.item_calls import ItemCall
+from bloomredis.stored.state.item_calls import Add, Contains, ContainsByReading
 
 CONNECTIONS: Final = 16
 ADD: Final = "16 connections, add of a new item a call, server saturated"
@@ -99,9 +99,9 @@ class _Ours:
         while True:
             operation = getattr(operations, verb)(asked)
             call = next(operation)
-            if isinstance(call, ItemCall):
-                packed, replies = call.wire()
-                if verb == "contains":
+            if isinstance(call, Add | Contains | ContainsByReading):
+                packed, replies = call.wire() or ([], 0)
+                if not isinstance(call, Add):
                     operation.close()
                     return _Call(b"".join(packed), replies, call.found)
                 with suppress(StopIteration):

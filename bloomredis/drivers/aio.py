@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from bloomredis.drivers.connections.direct import AsyncKept, send
+from bloomredis.drivers.connections.direct import AsyncDirectClient, send
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_task
 
@@ -69,7 +69,7 @@ async def drive(
 ) -> T:
     """Execute an operation's steps until it has its answer."""
     forks.check()
-    make = client.call if execute is None and type(client) is AsyncKept else None
+    make = client.call if execute is None and type(client) is AsyncDirectClient else None
     execute, meter = execute or execute_step, of_task.get()
     try:
         step = next(operation)
@@ -107,7 +107,7 @@ async def execute_step(client: Any, step: steps.Step) -> Any:
 
 async def _make(client: AsyncClient, call: steps.Call) -> Any:
     """Make a call on the server or the cluster of a client."""
-    if type(client) is AsyncKept:
+    if type(client) is AsyncDirectClient:
         return await client.call(call)
     if cluster.is_cluster(type(client)):
         return await drive(client, cluster.make(client, call), _act)
@@ -133,7 +133,7 @@ async def _together(client: AsyncClient, calls: Sequence[steps.Call]) -> list[An
         return [await _make(client, calls[0])]
     if cluster.is_cluster(type(client)):
         return await drive(client, cluster.run(client, calls), _act)
-    if type(client) is AsyncKept:
+    if type(client) is AsyncDirectClient:
         return await client.together(calls)
     return steps.parted(calls, await send(client, steps.joined(calls)))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVa
 
 from bloomredis.arguments import shown
 from bloomredis.drivers import observing
-from bloomredis.drivers.connections.direct import linked
+from bloomredis.drivers.connections.direct import connect_direct
 from bloomredis.drivers.connections.urls import connected, connecting, is_address
 from bloomredis.drivers.others import Others
 from bloomredis.operations.options import Options
@@ -125,7 +125,7 @@ class Bound(Generic[C]):
         if isinstance(self._client, _NoClient):
             return self._client
         self._check_slots()
-        return linked(self._client, self._operations.options.keep_connection)
+        return connect_direct(self._client, self._operations.options.keep_connection)
 
     def _bind(self) -> None:
         """Make the objects that depend on the client."""

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from bloomredis.drivers.connections.direct import Kept, send
+from bloomredis.drivers.connections.direct import DirectClient, send
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_thread
 
@@ -40,7 +40,7 @@ def drive(
 ) -> T:
     """Execute an operation's steps until it has its answer."""
     forks.check()
-    make = client.call if type(client) is Kept else None
+    make = client.call if type(client) is DirectClient else None
     execute, meter = execute or _execute, of_thread.meter
     try:
         step = next(operation)
@@ -76,7 +76,7 @@ def _execute(client: Any, step: steps.Step) -> Any:
 
 def _make(client: SyncClient, call: steps.Call) -> Any:
     """Make a call on the server or the cluster of a client."""
-    if type(client) is Kept:
+    if type(client) is DirectClient:
         return client.call(call)
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.make(client, call), _act)
@@ -102,7 +102,7 @@ def _together(client: SyncClient, calls: Sequence[steps.Call]) -> list[Any]:
         return [_make(client, calls[0])]
     if cluster.is_cluster(type(client)):
         return drive(client, cluster.run(client, calls), _act)
-    if type(client) is Kept:
+    if type(client) is DirectClient:
         return client.together(calls)
     return steps.parted(calls, send(client, steps.joined(calls)))
 

@@ -34,6 +34,38 @@ def tail_of(keys: Sequence[bytes], arguments: Sequence[bytes | int | str]) -> Co
     return (b"%d" % len(keys), *keys, *sent)
 
 
+class ScriptCall(Call):
+    """A call of a script by its SHA, and of its text for a server that lacks it.
+
+    :param wait: replicas must confirm the write.
+    :param reads: the script is read-only, and a replica may answer.
+    :param again: the call is idempotent, and may be sent again after a lost reply.
+    """
+
+    __slots__ = ("script", "tail", "wait")
+    FIELDS = (*Call.FIELDS, "script", "tail", "wait")
+
+    def __init__(
+        self,
+        script: Script,
+        tail: Command,
+        wait: Wait | None = None,
+        *,
+        reads: bool = False,
+        again: bool = True,
+    ) -> None:
+        command = ("EVALSHA", script.sha, *tail)
+        super().__init__(confirmed(command, wait), wait is None, script.text if reads else "", again)
+        self.script = script
+        self.tail = tail
+        self.wait = wait
+
+    def by_text(self) -> Call:
+        """Return the same call with EVAL, which cannot fail for a missing script."""
+        command = ("EVAL", self.script.text, *self.tail)
+        return Call(confirmed(command, self.wait), self.wait is None, again=self.again, server=self.server)
+
+
 def call(
     script: Script,
     keys: Sequence[bytes],
@@ -42,27 +74,21 @@ def call(
     *,
     again: bool = True,
 ) -> Op[Any]:
-    """Run a script as `called` does."""
-    return called(script, tail_of(keys, arguments), wait, again=again)
+    """Run a script; raise what `answered` raises."""
+    made = ScriptCall(script, tail_of(keys, arguments), wait, again=again)
+    try:
+        outcome = yield made
+    except Exception as error:
+        outcome = error
+    return (yield from answered(made, outcome))
 
 
-def called(
-    script: Script,
-    tail: Command,
-    wait: Wait | None = None,
-    *,
-    reads: bool = False,
-    again: bool = True,
-    heard: Sequence[Any] = (),
-) -> Op[Any]:
-    """Run a script by its SHA; a server that lacks the script gets it with the same call.
+def answered(call: ScriptCall, outcome: Any) -> Op[Any]:
+    """Return the reply to a call; a server that lacks the script gets it with the same call.
 
-    That takes one more round trip, with EVAL, which cannot fail for a missing script: a SCRIPT FLUSH
-    at any moment neither loses the call nor executes it twice.
+    That takes one more round trip: a SCRIPT FLUSH at any moment neither loses the call nor executes it twice.
 
-    :param reads: the script is read-only, and a replica may answer.
-    :param again: the call is idempotent, and may be sent again after a lost reply.
-    :param heard: the reply or the error of the first sending, where that is over.
+    :param outcome: the reply or the error of its first sending.
     :raises Refusal: the script refuses.
     :raises ServerRefusedError: the server does.
     :raises ConnectionFailedError: no reply came, or one of another form, or too few replicas confirmed the
@@ -70,32 +96,20 @@ def called(
     """
     try:
         try:
-            command = ("EVALSHA", script.sha, *tail)
-            if heard:
-                reply = _heard(heard)
-            elif wait is None:
-                reply = yield Call([command], text=script.text if reads else "", again=again)
-            else:
-                reply = yield from _confirmed(command, wait, again=again)
+            reply = _reply(call, outcome)
         except Exception as error:
             if not any(kind.__name__ == "NoScriptError" for kind in type(error).__mro__):
                 raise
-            reply = yield from _sent(("EVAL", script.text, *tail), wait, again=again)
+            reply = _reply(call, (yield call.by_text()))
     except Exception as error:
         raise_explained(error)
-    return checked(script.verb, reply)
+    return checked(call.script.verb, reply)
 
 
-def send(commands: Command | list[Command], heard: Sequence[Any] = ()) -> Op[Any]:
-    """Send commands that may be sent again; raise the first error that stands among the replies.
-
-    :param heard: the reply or the error of the first sending, where that is over.
-    """
+def send(commands: Command | list[Command]) -> Op[Any]:
+    """Send commands that may be sent again; raise the first error that stands among the replies."""
     try:
-        if heard:
-            reply = _heard(heard)
-        else:
-            reply = yield Call(commands, is_single=False) if isinstance(commands, list) else Call([commands])
+        reply = yield Call(commands, is_single=False) if isinstance(commands, list) else Call([commands])
     except Exception as error:
         raise_explained(error)
     if not isinstance(commands, list):
@@ -106,26 +120,25 @@ def send(commands: Command | list[Command], heard: Sequence[Any] = ()) -> Op[Any
     return [checked(command[0], each) for command, each in zip(commands, reply, strict=True)]
 
 
-def _heard(outcome: Sequence[Any]) -> Any:
-    (reply,) = outcome
-    if isinstance(reply, BaseException):
-        raise reply
-    return reply
-
-
-def _sent(command: Command, wait: Wait | None, *, again: bool) -> Op[Any]:
-    if wait is not None:
-        return (yield from _confirmed(command, wait, again=again))
-    return (yield Call([command], again=again))
-
-
-def _confirmed(command: Command, wait: Wait, *, again: bool) -> Op[Any]:
+def confirmed(command: Command, wait: Wait | None) -> list[Command]:
+    """Return a command, and those behind it that wait for replicas."""
+    if wait is None:
+        return [command]
     # From 7.2 on WAIT covers only writes of this connection, and an add of known items writes nothing.
     touch: Command = ("EVAL", _TOUCH.text, 1, command[3], 0)
     if wait.touched is not None:
         touch = ("SET", wait.touched, b"", "PX", wait.milliseconds)
-    commands: list[Command] = [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
-    reply, touched, replicas = yield Call(commands, is_single=False, again=again)
+    return [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
+
+
+def _reply(call: ScriptCall, outcome: Any) -> Any:
+    """Return the reply in the outcome of a sending; raise its error, or `Unconfirmed`."""
+    if isinstance(outcome, BaseException):
+        raise outcome
+    wait = call.wait
+    if wait is None:
+        return outcome
+    reply, touched, replicas = outcome
     if isinstance(reply, Exception):
         raise reply
     for result in (touched, replicas):

@@ -27,7 +27,7 @@ from redis.retry import Retry
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ConnectionFailedError, OutcomeUnknownError, ShardedBloomFilter
-from bloomredis.drivers.connections.direct import AsyncKept, Kept
+from bloomredis.drivers.connections.direct import AsyncDirectClient, DirectClient
 from tests.support.kept_calls import RENAMED
 from tests.support.lines import Interrupt, at_line, interrupt
 from tests.support.proxy import Proxy, lost, passed, proxied, silent
@@ -206,13 +206,13 @@ def test_keeping_can_be_switched_off(own: redis.Redis) -> None:
 def test_plain_clients_are_kept_without_asking(own: redis.Redis) -> None:
     """The default, for both kinds of clients."""
     twin = bloomredis.asyncio.BloomFilter(redis.asyncio.Redis(), "kept", capacity=1, error_rate=0.1)
-    assert (type(make(own)._link), type(twin._link)) == (Kept, AsyncKept)
+    assert (type(make(own)._link), type(twin._link)) == (DirectClient, AsyncDirectClient)
 
 
 def test_each_server_has_its_own(own: redis.Redis) -> None:
     """Of several clients those are kept that can be."""
     f = ShardedBloomFilter([own, Overriding()], "kept", capacity=100, error_rate=0.01)
-    assert [type(each) for each in f._link] == [Kept, Overriding]
+    assert [type(each) for each in f._link] == [DirectClient, Overriding]
 
 
 class Cached(redis.connection.UnixDomainSocketConnection):
@@ -245,7 +245,7 @@ def test_a_filter_that_must_keep_pickles(own: redis.Redis) -> None:
     """Without a client nothing can be decided; with one it is."""
     copy = BloomFilter.__new__(BloomFilter)
     copy.__setstate__(make(own, keep_connection=True).__getstate__())
-    assert type(copy.with_client(own)._link) is Kept
+    assert type(copy.with_client(own)._link) is DirectClient
 
 
 def test_a_wrapper_of_the_class_sees_calls(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -487,7 +487,9 @@ def test_an_exception_before_the_reply_is_read(
     assert (f.contains("nobody"), f.add("a")) == (False, True)
 
 
-@pytest.mark.parametrize("where", [Kept.call, Kept.use, Kept.take, Kept._exchange_items])
+@pytest.mark.parametrize(
+    "where", [DirectClient.call, DirectClient.use, DirectClient.take, DirectClient._exchange_wire]
+)
 def test_an_exception_at_any_line_loses_no_connection(own: redis.Redis, where: Callable[..., Any]) -> None:
     """Each goes back to the pool or is closed; none is counted as in use for ever, or is free twice."""
     f = make(own)
@@ -520,7 +522,7 @@ def test_an_alarm_is_not_taken_for_a_closed_connection(own: redis.Redis) -> None
         raise TimeoutError("too long")
 
     for number in itertools.count():
-        with suppress(OutcomeUnknownError), at_line(Kept.take, number, alarm) as lines:
+        with suppress(OutcomeUnknownError), at_line(DirectClient.take, number, alarm) as lines:
             f.add(f"item {number}")
             assert len(lines) <= number
             break

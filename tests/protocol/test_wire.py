@@ -7,7 +7,7 @@ from typing import Any
 import hiredis
 
 from bloomredis import BloomFilter, CountingBloomFilter, ScalingBloomFilter
-from bloomredis.stored.state.item_calls import ItemCall
+from bloomredis.protocol.steps import Call
 from tests.support.modules import MODULE, needs_module
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -37,7 +37,7 @@ def test_the_bytes_of_calls_about_items(any_server: Server, kind: str, name: str
         for item in ("a", "", "é" * 200, b"\x00\r\n$1", "x" * 1000):
             for operation in (filter_._operations.add(item), filter_._operations.contains(item)):
                 call = next(operation)
-                assert isinstance(call, ItemCall)
+                assert isinstance(call, Call)
                 assert call.wire() == (
                     [b"".join(map(packed, call.commands))],
                     len(call.commands),

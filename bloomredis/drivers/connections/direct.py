@@ -15,23 +15,29 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from bloomredis.drivers.connections.pools import DIRECT, NONE_FREE, AsyncInside, Inside, is_asyncio, why_not
-from bloomredis.protocol.steps import Call, Command, joined, parted
-from bloomredis.stored.state.item_calls import ItemCall
+from bloomredis.drivers.connections.pools import (
+    DIRECT,
+    NO_CONNECTION,
+    AsyncPoolAccess,
+    PoolAccess,
+    is_asyncio,
+    why_not,
+)
+from bloomredis.protocol.steps import Call, Command, Wire, joined, parted
 
 
-def linked(client: Any, keep: bool | None) -> Any:  # noqa: FBT001 - the option `keep_connection`
+def connect_direct(client: Any, keep: bool | None) -> Any:  # noqa: FBT001 - the option `keep_connection`
     """Return what calls go through: a client's kept connections, or the client itself; of several a list.
 
     :raises ValueError: `keep` is True, and it cannot be done.
     """
     if isinstance(client, list | tuple):
-        return [linked(each, keep) for each in client]
+        return [connect_direct(each, keep) for each in client]
     if keep is False:
         return client
     reason = why_not(client)
     if reason is None:
-        return AsyncKept(client) if is_asyncio(client) else Kept(client)
+        return AsyncDirectClient(client) if is_asyncio(client) else DirectClient(client)
     if keep:
         raise ValueError(f"keep_connection=True is not possible: {reason}; give None or False")
     return client
@@ -39,7 +45,7 @@ def linked(client: Any, keep: bool | None) -> Any:  # noqa: FBT001 - the option 
 
 def reads_at_once(link: Any) -> bool:
     """Return whether several commands over a link cost hardly more than one."""
-    return isinstance(link, Kept | AsyncKept)
+    return isinstance(link, DirectClient | AsyncDirectClient)
 
 
 def send(link: Any, step: Any) -> Any:
@@ -48,7 +54,11 @@ def send(link: Any, step: Any) -> Any:
         if getattr(getattr(link, "connection_pool", None), "cache", None) is not None:
             return _uncached(link, step)
         return link.execute_command(*step, NEVER_DECODE=True)  # bits are no text
-    return link.execute_commands(step) if isinstance(link, Kept | AsyncKept) else pipelined(link, step)
+    return (
+        link.execute_commands(step)
+        if isinstance(link, DirectClient | AsyncDirectClient)
+        else pipelined(link, step)
+    )
 
 
 def _uncached(client: Any, command: Command) -> Any:
@@ -67,21 +77,24 @@ def pipelined(client: Any, commands: Sequence[Command]) -> Any:
     return pipe.execute(raise_on_error=False)
 
 
-class Kept(Inside):
+class DirectClient(PoolAccess):
     """A synchronous client whose scripts are called over connections that are kept ready."""
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send one command and return its reply, that of a script as bytes."""
-        reply = self.use(self._exchange, command, self._after) if command[0] in DIRECT else NONE_FREE
-        if reply is NONE_FREE:
+        reply: Any = NO_CONNECTION
+        if command[0] in DIRECT:
+            reply = self.use(self._exchange, command, self._after)
+        if reply is NO_CONNECTION:
             return self.client.execute_command(*command, **options)
         return reply
 
     def call(self, call: Call) -> Any:
         """Make a call; return its answer."""
-        if isinstance(call, ItemCall) and not self.has_packer:
-            reply = self.use(self._exchange_items, call, self._after)
-            if reply is not NONE_FREE:
+        wire = None if self.has_packer else call.wire()
+        if wire is not None:
+            reply = self.use(self._exchange_wire, wire, self._after)
+            if reply is not NO_CONNECTION:
                 return reply
             # The client's pipeline, interrupted between two replies, would give the other to the next call.
             return send(self.client, call.commands[0]) if call.is_single else []
@@ -91,18 +104,18 @@ class Kept(Inside):
 
     def together(self, calls: Sequence[Call]) -> list[Any]:
         """Make calls in one round trip; return the answer to each, or its error."""
-        found: Any = NONE_FREE
-        if all(_is_direct(call) for call in calls):
-            found = self.use(self._exchange_calls, calls, self._after)
-        replies = pipelined(self.client, joined(calls)) if found is NONE_FREE else found
+        found: Any = NO_CONNECTION
+        if (wires := _wires(self, calls)) is not None:
+            found = self.use(self._exchange_calls, wires, self._after)
+        replies = pipelined(self.client, joined(calls)) if found is NO_CONNECTION else found
         return parted(calls, replies)
 
     def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
-        found: Any = NONE_FREE
+        found: Any = NO_CONNECTION
         if DIRECT.issuperset([each[0] for each in commands]):
             found = self.use(self._exchange_all, commands, self._after)
-        replies: list[Any] = pipelined(self.client, commands) if found is NONE_FREE else found
+        replies: list[Any] = pipelined(self.client, commands) if found is NO_CONNECTION else found
         return replies
 
     def pipeline(self, *, transaction: bool) -> Any:
@@ -117,15 +130,15 @@ class Kept(Inside):
         connection.send_packed_command(self.packed(connection, command))
         return connection.read_response(disable_decoding=True)
 
-    def _exchange_items(self, connection: Any, call: ItemCall) -> Any:
-        packed, replies = call.wire()
+    def _exchange_wire(self, connection: Any, wire: Wire) -> Any:
+        packed, replies = wire
         connection.send_packed_command(packed)
         if replies > 1:
             return self._replies(connection, replies)
         return connection.read_response(disable_decoding=True)
 
-    def _exchange_calls(self, connection: Any, calls: Sequence[Call]) -> list[Any]:
-        packed, count = _packed(self, connection, calls)
+    def _exchange_calls(self, connection: Any, wires: Sequence[Wire | Call]) -> list[Any]:
+        packed, count = _packed(self, connection, wires)
         connection.send_packed_command(packed)
         return self._replies(connection, count)
 
@@ -178,21 +191,24 @@ class Kept(Inside):
         self.pool.release(connection)
 
 
-class AsyncKept(AsyncInside):
+class AsyncDirectClient(AsyncPoolAccess):
     """An asyncio client whose scripts are called over connections that are kept ready."""
 
     async def execute_command(self, *command: Any, **options: Any) -> Any:
         """Send one command and return its reply, that of a script as bytes."""
-        reply = await self.use(self._exchange, command, self._after) if command[0] in DIRECT else NONE_FREE
-        if reply is NONE_FREE:
+        reply = (
+            await self.use(self._exchange, command, self._after) if command[0] in DIRECT else NO_CONNECTION
+        )
+        if reply is NO_CONNECTION:
             return await self.client.execute_command(*command, **options)
         return reply
 
     async def call(self, call: Call) -> Any:
         """Make a call; return its answer."""
-        if isinstance(call, ItemCall) and not self.has_packer:
-            reply = await self.use(self._exchange_items, call, self._after)
-            if reply is not NONE_FREE:
+        wire = None if self.has_packer else call.wire()
+        if wire is not None:
+            reply = await self.use(self._exchange_wire, wire, self._after)
+            if reply is not NO_CONNECTION:
                 return reply
             # The client's pipeline, interrupted between two replies, would give the other to the next call.
             return await send(self.client, call.commands[0]) if call.is_single else []
@@ -202,18 +218,18 @@ class AsyncKept(AsyncInside):
 
     async def together(self, calls: Sequence[Call]) -> list[Any]:
         """Make calls in one round trip; return the answer to each, or its error."""
-        found: Any = NONE_FREE
-        if all(_is_direct(call) for call in calls):
-            found = await self.use(self._exchange_calls, calls, self._after)
-        replies = await pipelined(self.client, joined(calls)) if found is NONE_FREE else found
+        found: Any = NO_CONNECTION
+        if (wires := _wires(self, calls)) is not None:
+            found = await self.use(self._exchange_calls, wires, self._after)
+        replies = await pipelined(self.client, joined(calls)) if found is NO_CONNECTION else found
         return parted(calls, replies)
 
     async def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return the reply or the error of each."""
-        found: Any = NONE_FREE
+        found: Any = NO_CONNECTION
         if DIRECT.issuperset([each[0] for each in commands]):
             found = await self.use(self._exchange_all, commands, self._after)
-        replies: list[Any] = await pipelined(self.client, commands) if found is NONE_FREE else found
+        replies: list[Any] = await pipelined(self.client, commands) if found is NO_CONNECTION else found
         return replies
 
     def pipeline(self, *, transaction: bool) -> Any:
@@ -228,15 +244,15 @@ class AsyncKept(AsyncInside):
         await self.send(connection, self.packed(connection, command))
         return await connection.read_response(disable_decoding=True)
 
-    async def _exchange_items(self, connection: Any, call: ItemCall) -> Any:
-        packed, replies = call.wire()
+    async def _exchange_wire(self, connection: Any, wire: Wire) -> Any:
+        packed, replies = wire
         await self.send(connection, packed)
         if replies > 1:
             return await self._replies(connection, replies)
         return await connection.read_response(disable_decoding=True)
 
-    async def _exchange_calls(self, connection: Any, calls: Sequence[Call]) -> list[Any]:
-        packed, count = _packed(self, connection, calls)
+    async def _exchange_calls(self, connection: Any, wires: Sequence[Wire | Call]) -> list[Any]:
+        packed, count = _packed(self, connection, wires)
         await self.send(connection, packed)
         return await self._replies(connection, count)
 
@@ -283,27 +299,30 @@ class AsyncKept(AsyncInside):
         return reply
 
     async def _give_up(self, connection: Any, error: BaseException) -> None:
-        """Give a connection back after an error, as `Kept` does."""
+        """Give a connection back after an error, as `DirectClient` does."""
         if not isinstance(error, self.refusal):
             await connection.disconnect(nowait=True)
         await self.pool.release(connection)
 
 
-def _is_direct(call: Call) -> bool:
-    """Return whether a call is sent without the client."""
-    return isinstance(call, ItemCall) or DIRECT.issuperset([each[0] for each in call.commands])
+def _wires(inside: DirectClient | AsyncDirectClient, calls: Sequence[Call]) -> list[Wire | Call] | None:
+    """Return the bytes of each call, or the call where the connection packs it; None if the client does."""
+    wires = [(None if inside.has_packer else call.wire()) or call for call in calls]
+    rest = [each for each in wires if isinstance(each, Call)]
+    return wires if DIRECT.issuperset([command[0] for command in joined(rest)]) else None
 
 
-def _packed(inside: Kept | AsyncKept, connection: Any, calls: Iterable[Call]) -> tuple[list[bytes], int]:
+def _packed(inside: DirectClient | AsyncDirectClient, connection: Any, wires: Iterable[Wire | Call]) -> Wire:
     """Return the bytes of calls in one piece, and the number of replies."""
     pieces: list[bytes] = []
     count = 0
-    for call in calls:
-        if isinstance(call, ItemCall) and not inside.has_packer:
-            wire, replies = call.wire()
-        else:
-            wire, replies = inside.all_packed(connection, call.commands), len(call.commands)
-        pieces += wire
+    for each in wires:
+        packed, replies = (
+            (inside.all_packed(connection, each.commands), len(each.commands))
+            if isinstance(each, Call)
+            else each
+        )
+        pieces += packed
         count += replies
     return [b"".join(pieces)], count
 

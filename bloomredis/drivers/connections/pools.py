@@ -80,7 +80,7 @@ _RENEWED: Final = "_re_auth_token"
 _TO_RECONNECT: Final = "_should_reconnect"
 """Attributes of a connection that the pool has to do something with before it is used again."""
 
-NONE_FREE: Final = object()
+NO_CONNECTION: Final = object()
 """In place of a reply: no connection was free, and nothing has been sent."""
 
 _UNKNOWN: Final = "this version of the package is not known"
@@ -158,7 +158,7 @@ def _may_be_called(method: Callable[..., Any]) -> bool:
     return True
 
 
-class _Inside:
+class _PoolAccess:
     """The parts that both kinds of clients have in common."""
 
     def __init__(self, client: Any) -> None:
@@ -231,11 +231,11 @@ class _Inside:
                 _tell_unknown(type(self.pool).__module__.partition(".")[0])
 
 
-class Inside(_Inside):
+class PoolAccess(_PoolAccess):
     """A synchronous client and the inside of its pool."""
 
     def use(self, exchange: Callable[..., Any], what: Any, after: Callable[..., Any]) -> Any:
-        """Return `exchange(connection, what)` over a free connection; `NONE_FREE` if there is none.
+        """Return `exchange(connection, what)` over a free connection; `NO_CONNECTION` if there is none.
 
         After an error `after(error, connection, again)` returns the reply or raises, and gives it back.
         """
@@ -243,7 +243,7 @@ class Inside(_Inside):
         try:
             connection = self.take()
             if connection is None:
-                return NONE_FREE
+                return NO_CONNECTION
             reply = exchange(connection, what)
             pool = self.pool
             is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
@@ -290,7 +290,7 @@ class Inside(_Inside):
         return None
 
 
-class AsyncInside(_Inside):
+class AsyncPoolAccess(_PoolAccess):
     """An asyncio client and the inside of its pool, which is used by one thread."""
 
     def __init__(self, client: Any) -> None:
@@ -304,12 +304,12 @@ class AsyncInside(_Inside):
         return lock is not None and lock.locked()
 
     async def use(self, exchange: Callable[..., Any], what: Any, after: Callable[..., Any]) -> Any:
-        """Return the reply as `Inside.use` does."""
+        """Return the reply as `PoolAccess.use` does."""
         connection = None
         try:
             connection = await self.take()
             if connection is None:
-                return NONE_FREE
+                return NO_CONNECTION
             reply = await exchange(connection, what)
             is_renewed = getattr(connection, _RENEWED, None) or getattr(connection, _TO_RECONNECT, False)
             pool = self.pool

@@ -164,8 +164,8 @@ class Claims:
         if not held.value.startswith(handle.generation):
             # Its filter is gone, or this object, which was given the claim's token, is behind it.
             item = held.encoded
-            pack = partial(handle.layout.pack_one, item)
-            (is_done,) = yield from self._stored.test(handle, (item,), pack, replicas=False)
+            template, packed = self._stored.template(handle), handle.layout.pack_one(item)
+            (is_done,) = yield from self._stored.test(template, (item,), packed)
             held.lane = None  # what an earlier call of it did is gone with its filter
             raise self._lost(held, is_done=is_done)
         keys, arguments = [self._key(held.encoded)], [handle.layout.pack_one(held.encoded), held.owner]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 from zlib import crc32
 
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
@@ -70,7 +69,6 @@ class Membership:
         self._lanes = lanes
         self._ledger = ledger
         self._retry_safe = retry_safe
-        self._is_prepared = retry_safe and stored.wait is None and not stored.only_read
         self._template: Template | None = None
         self.reads = False
         """A test of one item may read its blocks: several commands cost hardly more than one."""
@@ -81,8 +79,10 @@ class Membership:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_template": None}
 
-    def _learn(self, handle: Handle) -> Template:
-        """Return what the calls about a handle have in common, which is not what is at hand."""
+    def template(self, handle: Handle) -> Template:
+        """Return the parts that all calls about a handle share."""
+        if self._template is not None and self._template.handle is handle:
+            return self._template
         known = self._stored.template(handle, self._change, replicas=self._replicas)
         self._template = known
         return known
@@ -98,24 +98,24 @@ class Membership:
         """Test an item in the filter that `handle` names."""
         template = self._template
         if template is None or template.handle is not handle:
-            template = self._learn(handle)
-        call = template.test_of(item, reads=self.reads)
-        heard: Sequence[Any]
-        try:
-            reply = yield call
-        except Exception as error:
-            heard = (error,)
-        else:
-            there = call.found(reply)
+            template = self.template(handle)
+        if self.reads and template.masks is not None:
+            reading = ContainsByReading(template, template.masks(item))
+            try:
+                there = reading.found((yield reading))
+            except Exception as error:
+                raise_explained(error)
             if there is not None:
-                return there
-            heard = (reply,)
-        if isinstance(call, ContainsByReading):  # the script says what it means, but for an error
-            if isinstance(heard[0], Exception):
-                raise_explained(heard[0])
-            heard = ()
-        pack = partial(handle.layout.pack_one, item)
-        (answer,) = yield from self._stored.test(handle, (item,), pack, replicas=self._replicas, heard=heard)
+                return there  # else the script says what it means
+        call = template.test_of_one(item)
+        try:
+            outcome = yield call
+        except Exception as error:
+            outcome = error
+        there = call.found(outcome)
+        if there is not None:
+            return there
+        (answer,) = yield from self._stored.tested(call, outcome, 1)
         return answer
 
     def test(self, batch: Encoded | Prepared) -> Op[list[bool]]:
@@ -124,12 +124,12 @@ class Membership:
         answers: list[bool] = []
         while len(answers) < len(items):
             handle = yield from self._stored.acquire()
+            template = self.template(handle)
             cut, last = cutter(handle, items, len(answers), prepared)
             with suppress(LayoutChanged):
                 for start in range(len(answers), last, handle.items):
                     stop = min(start + handle.items, last)
-                    run, pack = items[start:stop], partial(cut, start, stop)
-                    answers += yield from self._stored.test(handle, run, pack, replicas=self._replicas)
+                    answers += yield from self._stored.test(template, items[start:stop], cut(start, stop))
         return answers
 
     def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
@@ -208,31 +208,41 @@ class Membership:
 
     def _add(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
         """Add packed items in one script, in a lane that is theirs until they are answered."""
-        if not self._is_prepared:
-            reply = yield from self._add_by_parts(handle, packed, items)
-            self.count(reply)
-            return reply
-        template, sent = self._template, clock.now()
-        if template is None or template.handle is not handle:
-            template = self._learn(handle)
-        lanes = self._lanes.free
-        lane = lanes.pop() if lanes else self._lanes.take()
-        lane.next_call(crc32(packed, handle.check))
+        call = self._new_add(handle, packed, items)
+        reply: Reply
         try:
-            reply = heard = yield Add(template, packed, lane)
+            reply = outcome = yield call
         except BaseException as error:  # interrupted or not
-            heard = error
-        if heard == 1 == len(items) or self._is_plain(heard, len(items), sent):
-            give_back(lane)
+            outcome = error
+        if call.lane is not None and (outcome == 1 == len(items) or self._is_plain(call, outcome)):
+            give_back(call.lane)
         else:
-            reply = yield from self._add_in(lane, handle, packed, items, sent=sent, heard=(heard,))
+            reply = yield from self._finish(call, outcome)
         self.count(reply)
         return reply
 
-    def _is_plain(self, heard: Any, count: int, sent: float) -> bool:
-        """Return whether what a call was answered needs no closer look: the answers of all items, in time."""
-        least = count if self._stored.is_one_bitmap else 1
-        return is_answer(heard, count, least) and clock.now() - sent <= RECEIPT_SECONDS
+    def _new_add(self, handle: Handle, packed: bytes, items: Encoded) -> Add:
+        """Return a call that adds packed items."""
+        template, sent = self._template, clock.now()
+        if template is None or template.handle is not handle:
+            template = self.template(handle)
+        if self._stored.only_read:
+            self._stored.check_writable()
+        if not self._retry_safe:
+            return Add(template, packed, None, items, sent)
+        lanes = self._lanes.free
+        lane = lanes.pop() if lanes else self._lanes.take()
+        lane.next_call(crc32(packed, handle.check))
+        return Add(template, packed, lane, items, sent)
+
+    def _is_plain(self, call: Add, reply: Any) -> bool:
+        """Return whether a reply needs no closer look: the answers of all items, in time."""
+        return is_answer(reply, *self._lengths(call)) and clock.now() - call.sent <= RECEIPT_SECONDS
+
+    def _lengths(self, call: Add) -> tuple[int, int]:
+        """Return how many answers a call has at most and at least: a filter that grows may end early."""
+        count = len(call.items)
+        return count, count if self._stored.is_one_bitmap else 1
 
     def count(self, reply: Reply) -> None:
         """Count the items that were new; say where the capacity is reached."""
@@ -244,91 +254,59 @@ class Membership:
             else:
                 self.passed()
 
-    def _add_by_parts(
-        self, handle: Handle, packed: bytes, items: Encoded, *, elsewhere: bool = False
-    ) -> Op[Reply]:
-        """Add packed items by a call that is put together each time: one without a lane, or with WAIT.
+    def _finish(self, call: Add, outcome: Any, *, elsewhere: bool = False) -> Op[Reply]:
+        """Return the reply to a call that adds items; record its items as pending if it has none to rely on.
 
-        :param elsewhere: it is not the first lane; this one is nobody else's, whatever the server says.
+        :param outcome: the reply or the error of its first sending.
+        :param elsewhere: its lane is new, and nobody else's whatever the server says.
         """
-        if self._stored.only_read:
-            self._stored.check_writable()
-        if self._retry_safe:
-            lane = self._lanes.take()
-            lane.next_call(crc32(packed, handle.check))
-            return (
-                yield from self._add_in(lane, handle, packed, items, sent=clock.now(), elsewhere=elsewhere)
-            )
-        with OutcomeMatters(self._stored.name):
-            reply: Reply = yield from self._stored.run(self._change, handle, [packed], again=False)
-            return checked(reply, len(items))
-
-    def _add_in(
-        self,
-        lane: Lane,
-        handle: Handle,
-        packed: bytes,
-        items: Encoded,
-        *,
-        sent: float,
-        heard: Sequence[Any] = (),
-        elsewhere: bool = False,
-    ) -> Op[Reply]:
-        """Add packed items by the last call of a lane, which is first sent at that monotonic time.
-
-        :param heard: the reply or the error of the first sending, where that is over.
-        """
-        reply: Reply
-        run = partial(self._stored.run, self._change, handle, (packed, lane.call), (lane.key,), heard=heard)
+        lane = call.lane
+        if lane is None:
+            with OutcomeMatters(self._stored.name):
+                return (yield from self._checked(call, outcome))
         try:
-            reply = checked((yield from run()), len(items), len(items) if self._stored.is_one_bitmap else 1)
+            reply = yield from self._checked(call, outcome)
         except BaseException as error:
             if is_used_by_clone(error) and not elsewhere:
-                return (yield from self._add_elsewhere(lane, handle, packed, items, sent))
+                return (yield from self._add_elsewhere(call))
             if is_not_executed(error) and not is_used_by_clone(error):
                 give_back(lane)
                 raise
-            self._raise_unknown(error, lane, handle, items, sent)
-        if reply != 1 and clock.now() - sent > RECEIPT_SECONDS:
-            self._check_late(reply, lane, handle, items, sent)
+            self._raise_unknown(error, call)
+        waited = clock.now() - call.sent
+        if reply != 1 and waited > RECEIPT_SECONDS and not all(flags := flags_of(reply)):
+            # Its receipt may have been gone when it was sent again: an item may be there by this very call.
+            late = ConnectionFailedError(f"the reply came {waited:.0f} s after the first sending")
+            self._raise_unknown(late, call, late=flags)
         give_back(lane)
         return reply
 
-    def _check_late(self, reply: Reply, lane: Lane, handle: Handle, items: Encoded, sent: float) -> None:
-        """Raise `OutcomeUnknownError` if an item of a late reply is "already there".
+    def _checked(self, call: Add, outcome: Any) -> Op[Reply]:
+        reply: Reply = yield from self._stored.answered(call, call.template.handle, outcome)
+        return checked(reply, *self._lengths(call))
 
-        The receipt of an earlier sending may have been gone, so perhaps the item was there by this very call.
-        """
-        flags = flags_of(reply)
-        if all(flags):
-            return
-        late = ConnectionFailedError(f"the reply came {clock.now() - sent:.0f} s after the first sending")
-        self._raise_unknown(late, lane, handle, items, sent, late=flags)
-
-    def _add_elsewhere(
-        self, lane: Lane, handle: Handle, packed: bytes, items: Encoded, sent: float
-    ) -> Op[Reply]:
-        """Add packed items in another lane: theirs is also that of a cloned machine or process."""
+    def _add_elsewhere(self, call: Add) -> Op[Reply]:
+        """Add the items of a call in another lane: theirs is also that of a cloned machine or process."""
         self._lanes.renew()
-        reply = yield from self._add_by_parts(handle, packed, items, elsewhere=True)
+        again = self._new_add(call.template.handle, call.packed, call.items)
+        try:
+            outcome = yield again
+        except BaseException as error:
+            outcome = error
+        reply = yield from self._finish(again, outcome, elsewhere=True)
         flags = flags_of(reply)
         if not all(flags):  # perhaps by an earlier sending, whose receipt the clone has overwritten
-            self._raise_unknown(None, lane, handle, items, sent - RECEIPT_SECONDS, late=flags)
+            call.sent -= RECEIPT_SECONDS
+            self._raise_unknown(None, call, late=flags)
         return reply
 
     def _raise_unknown(
-        self,
-        error: BaseException | None,
-        lane: Lane,
-        handle: Handle,
-        items: Encoded,
-        sent: float,
-        *,
-        late: Sequence[bool] = (),
+        self, error: BaseException | None, call: Add, *, late: Sequence[bool] = ()
     ) -> NoReturn:
         """Record the items of a call without an answer, or with a late one, and raise its public error."""
-        pending = self._ledger.add(items, lane.name, lane.call, handle.generation, sent, late=late)
-        tokens = [each.token(item) for item, each in zip(items, pending, strict=True)]
+        lane, generation = cast("Lane", call.lane), call.template.handle.generation
+        pending = self._ledger.add(call.items, lane.name, lane.call, generation, call.sent, late=late)
+        tokens = [each.token(item) for item, each in zip(call.items, pending, strict=True)]
         raise_unknown(self._stored.name, error, tokens)
 
     def _add_pending(
@@ -356,7 +334,7 @@ class Membership:
         if pending.answer is not None:
             if handle.is_being_rebuilt:
                 return (yield from self._answer_in_both(handle, packed, answer=pending.answer))
-            there = yield from self._stored.test(handle, (item,), lambda: packed, replicas=False)
+            there = yield from self._stored.test(self._stored.template(handle), (item,), packed)
             if not there[0] and not self._ledger.every_call_counts:  # forgotten meanwhile, not removed
                 return (yield from self._add(handle, packed, (item,)))
             return int(pending.answer)

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 from zlib import crc32
 
-from bloomredis.operations.items.membership import ADD, CONTAINS
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.receipts import Lane, Lanes, give_back
-from bloomredis.protocol.scripts import Script
-from bloomredis.protocol.steps import Command, Op
+from bloomredis.protocol.steps import Op
+from bloomredis.stored.state.item_calls import Add, Contains, ItemCall
 
 
 class AnyPipeline(Protocol):
@@ -54,12 +53,13 @@ class _Filling:
         self._used += 1
         return self._lanes[self._used - 1]
 
-    def add(self, pipe: AnyPipeline, script: Script, arguments: Command) -> None:
+    def put(self, pipe: AnyPipeline, call: ItemCall) -> None:
         """Queue a call of a script."""
+        script = call.script
         if script.sha in self._loaded:
-            pipe.execute_command("EVALSHA", script.sha, *arguments)
+            pipe.execute_command("EVALSHA", script.sha, *call.tail)
         else:
-            pipe.execute_command("EVAL", script.text, *arguments)
+            pipe.execute_command("EVAL", script.text, *call.tail)
             self._loaded.add(script.sha)
 
 
@@ -121,20 +121,16 @@ class Queueing(FilterOperations):
     def queue_add(self, pipe: AnyPipeline, item: Any) -> Op[None]:
         """Queue an add; that place in `pipe.execute()` holds 1 or 0."""
         handle = yield from self.stored.acquire()
-        packed = handle.layout.pack_one(self.codec.encode(item))
-        filling = self._pipelines.filling(pipe)
-        keys, values = [handle.key], [handle.identity, packed]
+        encoded = self.codec.encode(item)
+        packed, filling = handle.layout.pack_one(encoded), self._pipelines.filling(pipe)
+        lane = None
         if self.options.retry_safe:
             lane = filling.lane()
-            keys.append(lane.key)
-            values.append(lane.next_call(crc32(packed, handle.check)).encode())
-        keys += handle.extra
-        filling.add(pipe, self.stored.script(ADD, handle.version), (len(keys), *keys, *values))
+            lane.next_call(crc32(packed, handle.check))
+        filling.put(pipe, Add(self.membership.template(handle), packed, lane, (encoded,), 0.0))
 
     def queue_contains(self, pipe: AnyPipeline, item: Any) -> Op[None]:
         """Queue a test; that place in `pipe.execute()` holds 1 or 0."""
         handle = yield from self.stored.acquire()
-        packed = handle.layout.pack_one(self.codec.encode(item))
-        keys, filling = (handle.key, *handle.extra), self._pipelines.filling(pipe)
-        script = self.stored.script(CONTAINS, handle.version)
-        filling.add(pipe, script, (len(keys), *keys, handle.identity, packed))
+        packed, filling = handle.layout.pack_one(self.codec.encode(item)), self._pipelines.filling(pipe)
+        filling.put(pipe, Contains(self.membership.template(handle), packed))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,10 +35,12 @@ from bloomredis.errors import (
     ServerRefusedError,
 )
 from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.calls import send
+from bloomredis.protocol.calls import ScriptCall, Wait, beginning, parts, send
+from bloomredis.protocol.forms import checked
+from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.scripts import Script
-from bloomredis.protocol.steps import Command, Op
+from bloomredis.protocol.steps import Command, Op, Wire
 from bloomredis.stored import encoding
 from bloomredis.stored.encoding import OTHER
 from bloomredis.stored.header import KINDS, Header
@@ -132,13 +134,8 @@ def options(state: ModuleState) -> list[bytes | int | str]:
     return _options(state.entries, state.error_rate, state.growth)
 
 
-def test_command(handle: Handle, items: Sequence[str | bytes]) -> tuple[Any, ...]:
-    """Return the command that tests items and markers in one step."""
-    return ("BF.MEXISTS", handle.key, *items, *cast("ModuleItems", handle.layout).markers)
-
-
 def answers_of(reply: Sequence[Any], count: int) -> list[bool] | None:
-    """Return the answers to `count` items in a reply to `test_command`; None if a marker is missing."""
+    """Return the answers to `count` items in a reply of BF.MEXISTS; None if a marker is missing."""
     return list(map(bool, reply[:count])) if all(reply[count:]) else None
 
 
@@ -159,13 +156,33 @@ def other_layout(error: FilterMismatchError) -> Iterator[str]:
 
 
 class ContainsByModule(Contains):
-    """A test of an item and of the markers."""
+    """A test of items and of the markers by one command of the module."""
 
-    __slots__ = ()
+    __slots__ = ("items",)
+    FIELDS = (*Contains.FIELDS, "items")
     text = ""
 
+    def __init__(self, template: Template, items: Encoded) -> None:
+        super().__init__(template, b"")
+        self.items = items
+
+    @property
+    def commands(self) -> list[Command]:  # type: ignore[override]
+        """The command."""
+        layout = cast("ModuleItems", self.template.handle.layout)
+        return [("BF.MEXISTS", self.template.handle.key, *self.items, *layout.markers)]
+
+    def wire(self) -> Wire | None:
+        """Return the command as it is sent, if it tests one item."""
+        if len(self.items) > 1:
+            return None
+        template, item = cast("ModuleTemplate", self.template), as_bytes(self.items[0])
+        return [b"%b$%d\r\n%b\r\n%b" % (template.before_item, len(item), item, template.markers)], 1
+
     def found(self, reply: Any) -> bool | None:
-        """Return the answer in a reply; None where a marker is missing."""
+        """Return the answer to one item in a reply; None where a marker is missing, or it is no reply."""
+        if not isinstance(reply, list) or not reply:
+            return None
         there: bool = reply[0] == 1
         return there if reply.count(True) == len(reply) - (not there) else None
 
@@ -173,16 +190,21 @@ class ContainsByModule(Contains):
 class ModuleTemplate(Template):
     """The parts that all calls about a filter of the module share, which is given the items themselves."""
 
-    kind = ContainsByModule
-    test_item = 2
+    def __init__(
+        self, handle: Handle, change: Script, contains: Script, wait: Wait | None, *, by_replica: bool
+    ) -> None:
+        super().__init__(handle, change, contains, wait, by_replica=by_replica)
+        command = ContainsByModule(self, [b""]).commands[0]
+        self.before_item = beginning(command[:2], more=len(command) - 2)
+        self.markers = parts(command[3:])
 
-    def __init__(self, handle: Handle, change: Script, contains: Script, *, by_replica: bool) -> None:
-        super().__init__(handle, change, contains, by_replica=by_replica)
-        self.pack = bytes
+    def test_of_one(self, item: bytes) -> Contains:
+        """Return the call that tests an item."""
+        return ContainsByModule(self, [item])
 
-    def command_of_test(self, packed: bytes) -> Command:
-        """Return the command that tests one item."""
-        return test_command(self.handle, (packed,))
+    def test_of(self, items: Encoded, packed: bytes) -> Contains:  # noqa: ARG002 - the module takes them as they are
+        """Return the call that tests items."""
+        return ContainsByModule(self, items)
 
 
 class StoredModule(Versioned):
@@ -232,30 +254,27 @@ class StoredModule(Versioned):
         """Return a script in the version for filters of the module."""
         return _OWN.get(script.verb) or scripts.load(script.verb, module=True)
 
-    def run(self, *arguments: Any, **named: Any) -> Op[Any]:
-        """Run a script on the filter that a handle names."""
+    def call(self, *arguments: Any, **options: Any) -> ScriptCall:
+        """Return a call of a script; a replica may lack the markers that were just made."""
+        return super().call(*arguments, **{**options, "replicas": False})
+
+    def answered(self, call: ScriptCall, handle: Handle, outcome: Any) -> Op[Any]:
+        """Return the reply to a call that was made on the filter that a handle names."""
         try:
-            return (yield from super().run(*arguments, **named, replicas=False))
+            return (yield from super().answered(call, handle, outcome))
         except Exception as error:
             self._raise_understood(error)
 
-    def test(
-        self,
-        handle: Handle,
-        items: Encoded,
-        pack: Callable[[], bytes],  # noqa: ARG002 - the module takes them as they are
-        *,
-        replicas: bool = True,  # noqa: ARG002 - one may lack the markers that were just made
-        heard: Sequence[Any] = (),
-    ) -> Op[list[bool]]:
-        """Test items and markers by one command, without a script."""
-        try:
-            reply = yield from send(test_command(handle, items), heard)
-        except Exception as error:
-            self._raise_understood(error)
-        answers = answers_of(reply, len(items))
+    def tested(self, call: Contains, outcome: Any, count: int) -> Op[list[bool]]:
+        """Return the answers to so many items in the outcome of a call that tests them and the markers."""
+        if isinstance(outcome, Exception):
+            try:
+                replies.raise_explained(outcome)
+            except Exception as error:
+                self._raise_understood(error)
+        answers = answers_of(checked("BF.MEXISTS", outcome), count)
         if answers is None:
-            yield from self._recover((yield from self._refusal()), handle)
+            yield from self._recover((yield from self._refusal()), call.template.handle)
             raise LayoutChanged
         return answers
 

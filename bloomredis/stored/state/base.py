@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypedDict, TypeVar, Unpack
 from zlib import crc32
 
 from bloomredis.bits.batch import Encoded
@@ -26,7 +26,7 @@ from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.calls import Wait, called
+from bloomredis.protocol.calls import ScriptCall, Wait, answered
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, checked, flags_of
 from bloomredis.protocol.steps import Op
@@ -39,7 +39,7 @@ from bloomredis.stored.state.handle import (
     LayoutChanged,
     UnderWay,
 )
-from bloomredis.stored.state.item_calls import Template
+from bloomredis.stored.state.item_calls import Contains, Template
 
 T = TypeVar("T")
 Arguments = Sequence[bytes | int | str]
@@ -50,11 +50,20 @@ PROBES_A_CALL: Final = 3000
 UNBOUNDED: Final = 1 << 62
 """More items than are ever added."""
 
-_CONTAINS, _EXPIRE = scripts.load("contains"), scripts.load("expire")
+_ADD, _CONTAINS, _EXPIRE = map(scripts.load, ("add", "contains", "expire"))
 _SHORT: Final = {verb: scripts.load(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")}
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
 """A method that deals with a script's refusal: it returns where the call should be made again."""
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of `Stored.call`."""
+
+    reads: bool
+    replicas: bool
+    again: bool
+    earlier: bool
 
 
 class Stored(ABC):
@@ -167,16 +176,17 @@ class Stored(ABC):
             return scripts.load(script.verb, layered=True)
         return _SHORT.get(script.verb, script) if version == IN_BLOCKS else script
 
-    def template(self, handle: Handle, change: scripts.Script, *, replicas: bool) -> Template:
+    def template(self, handle: Handle, change: scripts.Script = _ADD, *, replicas: bool = False) -> Template:
         """Return the parts that all calls about a handle share.
 
         :param change: the script of adds, or another one that changes items as that does.
         :param replicas: a test may be answered by a replica.
         """
         change, contains = (self.script(each, handle.version) for each in (change, _CONTAINS))
-        return self.template_kind(handle, change, contains, by_replica=replicas and self.notices_loss)
+        by_replica = replicas and self.notices_loss
+        return self.template_kind(handle, change, contains, self.wait, by_replica=by_replica)
 
-    def run(
+    def call(
         self,
         script: scripts.Script,
         handle: Handle,
@@ -187,44 +197,63 @@ class Stored(ABC):
         replicas: bool = True,
         again: bool = True,
         earlier: bool = False,
-        heard: Sequence[Any] = (),
-    ) -> Op[Any]:
-        """Run a script on the filter that `handle` names; one that only reads waits for no replica.
+    ) -> ScriptCall:
+        """Return a call of a script on the filter that `handle` names.
 
+        :param reads: it only reads, and so waits for no replica.
         :param replicas: one that reads may be executed by a replica.
         :param again: it may be sent again where it is not known whether it was executed.
         :param earlier: it is about an earlier call, which only the whole script knows.
-        :param heard: the reply or the error of the first sending, where that is over.
-        :raises LayoutChanged: the filter is another one by now; the object has caught up.
         """
         if not reads:
             self.check_writable()
-        wait = None if reads else self.wait
-        anywhere = reads and replicas and self.notices_loss
         version = self.script(script, WHOLE if earlier and handle.version == IN_BLOCKS else handle.version)
+        anywhere = reads and replicas and self.notices_loss
+        wait = None if reads else self.wait
+        return ScriptCall(version, handle.tail(keys, arguments), wait, reads=anywhere, again=again)
+
+    def run(
+        self,
+        script: scripts.Script,
+        handle: Handle,
+        arguments: Arguments,
+        keys: Sequence[bytes] = (),
+        **options: Unpack[CallOptions],
+    ) -> Op[Any]:
+        """Run a script on the filter that `handle` names; raise what `answered` raises."""
+        call = self.call(script, handle, arguments, keys, **options)
         try:
-            return (
-                yield from called(
-                    version, handle.tail(keys, arguments), wait, reads=anywhere, again=again, heard=heard
-                )
-            )
+            outcome = yield call
+        except Exception as error:
+            outcome = error
+        return (yield from self.answered(call, handle, outcome))
+
+    def answered(self, call: ScriptCall, handle: Handle, outcome: Any) -> Op[Any]:
+        """Return the reply to a call that was made on the filter that `handle` names.
+
+        :param outcome: the reply or the error of its first sending.
+        :raises LayoutChanged: the filter is another one by now; the object has caught up.
+        """
+        try:
+            return (yield from answered(call, outcome))
         except Refusal as refusal:
             met = refusal
         yield from self._recover(met, handle)
         raise LayoutChanged
 
-    def test(
-        self,
-        handle: Handle,
-        items: Encoded,
-        pack: Callable[[], bytes],
-        *,
-        replicas: bool = True,
-        heard: Sequence[Any] = (),
-    ) -> Op[list[bool]]:
-        """Test items by one call; `pack` packs them for a script.  Raises `LayoutChanged` as `run` does."""
-        reply = yield from self.run(_CONTAINS, handle, [pack()], reads=True, replicas=replicas, heard=heard)
-        return flags_of(checked(reply, len(items), len(items)))
+    def test(self, template: Template, items: Encoded, packed: bytes) -> Op[list[bool]]:
+        """Test packed items by one call; raise what `answered` raises."""
+        call = template.test_of(items, packed)
+        try:
+            outcome = yield call
+        except Exception as error:
+            outcome = error
+        return (yield from self.tested(call, outcome, len(items)))
+
+    def tested(self, call: Contains, outcome: Any, count: int) -> Op[list[bool]]:
+        """Return the answers to so many items in the outcome of a call that tests them."""
+        reply = yield from self.answered(call, call.template.handle, outcome)
+        return flags_of(checked(reply, count, count))
 
     def _recover(self, refusal: Refusal, handle: Handle) -> Op[None]:
         """Deal with a refusal by `RECOVERY`, unless the object has moved on from that handle meanwhile."""

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from bloomredis import BloomFilter, ClaimLostError, FilterLostError
-from bloomredis.drivers.connections.direct import Kept
+from bloomredis.drivers.connections.direct import DirectClient
 from bloomredis.operations.claims.calls import Claims
 from bloomredis.stored.state.versioned import Versioned
 from tests.support.background import PATIENCE, outcome, started
@@ -95,7 +95,7 @@ def test_two_interrupts(any_server: Server) -> None:
                 admin.execute_command("CLIENT", "PAUSE", 50, "ALL")
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(client.connection_pool.connection_class, "read_response", _interrupted)
-                    with suppress(Interrupt), at_line(Kept._after, number, interrupt) as lines:
+                    with suppress(Interrupt), at_line(DirectClient._after, number, interrupt) as lines:
                         f.add("new")
                 assert not f.contains("absent")
                 assert f.contains("there")
