@@ -30,8 +30,9 @@ from bloomredis import (
     FilterLostError,
     OutcomeUnknownError,
 )
-from bloomredis.operations.claims.state import Owed, Terms
+from bloomredis.operations.claims.state import Terms
 from bloomredis.operations.events import CallEvent
+from bloomredis.protocol.pending import PendingCalls
 from tests.support.losing import losing
 from tests.support.racing import PROCESSES, race_threads
 from tests.support.servers import Server, binaries, running
@@ -404,13 +405,13 @@ def test_two_claims_without_an_answer(
 
 def test_of_a_name_the_newest_owner_is_used_first() -> None:
     """So that a late copy of the other call takes nothing back."""
-    terms, owed = Terms(1000, b"rank-7.."), Owed()
+    terms, owed = Terms(1000, b"rank-7.."), PendingCalls()
     older, newer = terms.new_owner(), b"rank-7.." + b"\xff" * 8
     for order in ([older, newer], [newer, older]):
         for owner in order:
-            owed.keep(b"key", [owner])
-        assert owed.take(b"key") == [newer, older]
-        assert owed.take(b"key") == []
+            owed.store_owners(b"key", [owner])
+        assert owed.checkout_owners(b"key") == [newer, older]
+        assert owed.checkout_owners(b"key") == []
 
 
 def test_an_error_between_two_owners(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,7 +212,7 @@ def test_the_answer_is_found_in_whichever_call_was_executed(client: redis.Redis)
     packed = handle.layout.pack_one(b"a")
     lost, executed = operations.lanes.take(), operations.lanes.take()
     for lane in (lost, executed):
-        operations.ledger.add(["a"], lane.name, lane.next_call(0), handle.generation, time.monotonic())
+        operations.pending.add(["a"], lane.name, lane.next_call(0), handle.generation, time.monotonic())
     client.eval(scripts.load("add").text, 2, f.name, executed.key, handle.identity, packed, executed.call)
     assert f.add("a")
     assert not f.add("a")

@@ -51,7 +51,7 @@ def _check_memory(world: World, owner: Owner) -> None:
     world.enter(owner.process)
     world.check(owner.process)
     f = owner.filter if owner.process.loop is None else owner.filter._operations
-    ledgers = [f.ledger, f.removals] if hasattr(f, "removals") else [f.ledger]
+    ledgers = [f.pending, f.removals] if hasattr(f, "removals") else [f.pending]
     generation = f.stored.handle and f.stored.handle.generation  # what is void goes when it is asked about
     entries = sum(
         each.generation == generation for ledger in ledgers for own in ledger.items.values() for each in own

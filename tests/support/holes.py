@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from bloomredis.errors import FilterNotFoundError, OutcomeUnknownError, ServerRefusedError
-from bloomredis.operations.claims.calls import Claims
-from bloomredis.operations.claims.state import Owed, Terms
+from bloomredis.operations.claims.state import Terms
 from bloomredis.operations.items import local_cache, membership, outcomes
 from bloomredis.operations.items.local_cache import CachedMembership
 from bloomredis.protocol import scripts
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.ledger import Ledger
+from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Lane, Lanes, Pending
 from bloomredis.protocol.replies import Refusal
 from bloomredis.stored.state.versioned import Versioned
@@ -39,8 +38,7 @@ def _lanes_survive_a_fork(patch: Patch) -> None:
 
 def _debts_survive_a_fork(patch: Patch) -> None:
     """What a parent is owed is its children's too."""
-    _survives_a_fork(patch, Ledger, "items")
-    _survives_a_fork(patch, Claims, "_pending")
+    _survives_a_fork(patch, PendingCalls, "items")
 
 
 def _receipts_answer_other_calls(patch: Patch) -> None:
@@ -73,7 +71,7 @@ def _a_refusal_proves_that_nothing_was_done(patch: Patch) -> None:
 def _answers_are_not_kept(patch: Patch) -> None:
     """An answer that came when nobody was there to receive it is dropped."""
     _only_batches_keep_nothing(patch)
-    patch(Ledger, "keep", lambda *_, **__: None)
+    patch(PendingCalls, "store_answer", lambda *_, **__: None)
 
 
 def _only_batches_keep_nothing(patch: Patch) -> None:
@@ -83,37 +81,40 @@ def _only_batches_keep_nothing(patch: Patch) -> None:
 
 def _pending_answers_survive_the_filter(patch: Patch) -> None:
     """What is pending is answered for another generation too."""
-    ledger: Any = Ledger
-    add, keep, find, taking, cut = ledger.add, ledger.keep, ledger.find, ledger.taking, ledger.cut
+    pending: Any = PendingCalls
+    add, store_answer, find = pending.add, pending.store_answer, pending.find
+    checkout, split_runs = pending.checkout, pending.split_runs
     patch(
-        ledger,
+        pending,
         "add",
         lambda self, items, lane, call, _, *rest, **late: add(self, items, lane, call, b"", *rest, **late),
     )
-    patch(ledger, "keep", lambda self, item, _, *, answer: keep(self, item, b"", answer=answer))
-    patch(ledger, "find", lambda self, item, _: find(self, item, b""))
-    patch(ledger, "taking", lambda self, item, _, token: taking(self, item, b"", token))
     patch(
-        ledger,
-        "cut",
-        lambda self, items, start, stop, most, _: cut(self, items, start, stop, most, b""),
+        pending, "store_answer", lambda self, item, _, *, answer: store_answer(self, item, b"", answer=answer)
+    )
+    patch(pending, "find", lambda self, item, _: find(self, item, b""))
+    patch(pending, "checkout", lambda self, item, _, token: checkout(self, item, b"", token))
+    patch(
+        pending,
+        "split_runs",
+        lambda self, items, start, stop, most, _: split_runs(self, items, start, stop, most, b""),
     )
 
 
 def _nothing_is_pending(patch: Patch) -> None:
-    """The ledger forgets what is owed."""
-    patch(Ledger, "find", lambda *_: None)
+    """The object forgets what is owed."""
+    patch(PendingCalls, "find", lambda *_: None)
 
 
 def _equal_items_share_a_token(patch: Patch) -> None:
     """Of a batch each item gets the token of the last that is equal."""
-    add: Any = Ledger.add
+    add: Any = PendingCalls.add
 
-    def added(self: Ledger, items: Sequence[str | bytes], *call: Any, **late: Any) -> list[Pending]:
+    def added(self: PendingCalls, items: Sequence[str | bytes], *call: Any, **late: Any) -> list[Pending]:
         add(self, items, *call, **late)
         return [self.items[as_bytes(item)][-1] for item in items]
 
-    patch(Ledger, "add", added)
+    patch(PendingCalls, "add", added)
 
 
 class _NewestCopy:
@@ -153,7 +154,7 @@ def _the_cache_answers_for_any(patch: Patch) -> None:
     def has(self: Any, encoded: bytes) -> bool:
         copy = self._copy
         is_fresh = copy is not None and vars(local_cache)["clock"].now() < copy.until
-        return is_fresh and encoded not in self._ledger.items and copy.bits.has(encoded)
+        return is_fresh and encoded not in self._pending.items and copy.bits.has(encoded)
 
     patch(CachedMembership, "has", has)
 
@@ -179,15 +180,7 @@ def _receipts_are_ignored(patch: Patch) -> None:
 
 def _claims_are_not_pending(patch: Patch) -> None:
     """A claim without an answer is forgotten by its object, and so is one that did not reach its caller."""
-
-    class Forgetful(Owed):
-        def take(self, key: bytes) -> list[bytes]:
-            return []
-
-    def renew(self: Claims) -> None:
-        self._pending = Forgetful()
-
-    patch(Claims, "renew", renew)
+    patch(PendingCalls, "store_owners", lambda *_: None)
 
 
 def _claims_of_a_name_have_no_time(patch: Patch) -> None:
@@ -220,19 +213,19 @@ def _clones_share_names(patch: Patch) -> None:
 
 def _what_cannot_be_known_is_forgotten(patch: Patch) -> None:
     """Who asks once more after the error that says so is answered as if nothing had been asked before."""
-    taking: Any = Ledger.taking
+    checkout: Any = PendingCalls.checkout
 
     @contextmanager
-    def taken(self: Ledger, encoded: str | bytes, *rest: Any) -> Iterator[list[Pending]]:
+    def taken(self: PendingCalls, encoded: str | bytes, *rest: Any) -> Iterator[list[Pending]]:
         try:
-            with taking(self, encoded, *rest) as calls:
+            with checkout(self, encoded, *rest) as calls:
                 yield calls
         except OutcomeUnknownError as error:
             if error.final:
                 self.items.pop(as_bytes(encoded), None)
             raise
 
-    patch(Ledger, "taking", taken)
+    patch(PendingCalls, "checkout", taken)
 
 
 def _looks_are_not_compared(patch: Patch) -> None:

@@ -17,12 +17,12 @@ from mmh3 import hash_bytes
 
 from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError
-from bloomredis.operations.claims.state import Held, Owed, State, Terms, answered
+from bloomredis.operations.claims.state import Held, State, Terms, answered
 from bloomredis.operations.items.outcomes import raise_interrupted
 from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.calls import call
-from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
+from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Lanes, give_back
 from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, is_used_by_clone
 from bloomredis.protocol.steps import Op
@@ -44,24 +44,12 @@ _AGAIN: Final = "a second call on the same object answers as this one would have
 class Claims:
     """The claims that one filter object makes."""
 
-    def __init__(self, stored: Stored, lanes: Lanes, *, retry_safe: bool) -> None:
+    def __init__(self, stored: Stored, lanes: Lanes, pending: PendingCalls, *, retry_safe: bool) -> None:
         self._stored = stored
         self._lanes = lanes
+        self._pending = pending
         self._retry_safe = retry_safe
         self._prefix = auxiliary_prefix(stored.key) + b"claim:"
-        self.renew()
-
-    def renew(self) -> None:
-        """Forget all claims: a forked child does not hold those of its parent."""
-        self._pending = Owed()
-        renewed_after_fork(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pending": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.renew()
 
     def _key(self, encoded: str | bytes) -> bytes:
         """Return the key of the claim on an item."""
@@ -114,7 +102,7 @@ class Claims:
     ) -> Op[list[Held]]:
         """Claim packed items in one script; an owner whose call was not answered is used again."""
         keys = list(map(self._key, encoded))
-        owners = [self._pending.take(key + terms.holder) or [terms.new_owner()] for key in keys]
+        owners = [self._pending.checkout_owners(key + terms.holder) or [terms.new_owner()] for key in keys]
         tried = [own[0] for own in owners]
         sent = clock.now()
         try:
@@ -124,14 +112,14 @@ class Claims:
                 answers, busy = claims_of(reply, len(keys))
         except BaseException:  # a refusal too says nothing of an earlier sending
             for key, own in zip(keys, owners, strict=True):
-                self._pending.keep(key + terms.holder, own)
+                self._pending.store_owners(key + terms.holder, own)
             raise
         values = [handle.generation + owner for owner in tried]
         claims = answered(answers, busy, terms, sent, zip(items, encoded, values, strict=True))
         left = [i for i, own in enumerate(owners) if len(own) > 1 and claims[i].state == "busy"]
         if left:  # another call of this object may have the claim, and had no answer either
             for i in left:
-                self._pending.keep(keys[i] + terms.holder, owners[i][1:])
+                self._pending.store_owners(keys[i] + terms.holder, owners[i][1:])
             yield from self._claim_once_more(handle, left, claims, terms)
         return claims
 
@@ -223,7 +211,7 @@ class Claims:
     def claim_again(self, held: Held) -> None:
         """Let the next claim of the item return this one."""
         if held.state == "claimed":
-            self._pending.keep(self._key(held.encoded) + held.holder, [held.owner])
+            self._pending.store_owners(self._key(held.encoded) + held.holder, [held.owner])
 
     def _call(self, script: scripts.Script, keys: list[bytes], held: Held, arguments: list[int]) -> Op[Any]:
         with OutcomeMatters(self._stored.name, _AGAIN):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -115,31 +114,6 @@ class Held:
     def prolong(self, lease: int, sent: float) -> None:
         """Note that it is held for `lease` ms from that monotonic time on, at least."""
         self.until = max(self.until, sent + lease / 1000)
-
-
-class Owed:
-    """Owners of claims that callers did not get, by claim and holder: calls without an answer.
-
-    Several callers may have asked for one item, and only the server knows whose call came first.
-    """
-
-    def __init__(self) -> None:
-        self._owners: dict[bytes, set[bytes]] = {}
-        self._lock = threading.Lock()
-
-    def take(self, key: bytes) -> list[bytes]:
-        """Return the owners for one claim, of a name the newest first, and forget them.
-
-        The newest takes over from the others, whose late copies take nothing back then.
-        """
-        with self._lock:
-            return sorted(self._owners.pop(key, ()), reverse=True)
-
-    def keep(self, key: bytes, owners: Sequence[bytes]) -> None:
-        """Remember owners for one claim."""
-        if owners:
-            with self._lock:
-                self._owners.setdefault(key, set()).update(owners)
 
 
 def answered(

@@ -27,7 +27,7 @@ from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import Answers
 from bloomredis.protocol import clock
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.ledger import Ledger
+from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.pieces import PIECE_BYTES, READ
 from bloomredis.protocol.receipts import Pending
 from bloomredis.protocol.steps import Op
@@ -64,9 +64,9 @@ class CachedMembership:
     :param check: seconds for which the copy answers after a call to the server.
     """
 
-    def __init__(self, stored: Stored, ledger: Ledger, membership: Membership, check: float) -> None:
+    def __init__(self, stored: Stored, pending: PendingCalls, membership: Membership, check: float) -> None:
         self._stored = stored
-        self._ledger = ledger
+        self._pending = pending
         self._membership = membership
         self._check = check
         self._copy: _Copy | None = None
@@ -79,7 +79,7 @@ class CachedMembership:
         copy = self._copy
         return (
             copy is not None
-            and encoded not in self._ledger.items  # a pending item is answered by its call
+            and encoded not in self._pending.items  # a pending item is answered by its call
             and copy.handle is self._stored.handle
             and clock.now() < copy.until
             and copy.bits.has(encoded)
@@ -185,14 +185,14 @@ class CachedMembership:
         if copy is None or copy.handle is not handle or clock.now() >= copy.until:
             return np.arange(len(batch.encoded))
         missing = batch.addresses.missing(copy.bits.array)
-        if pending := self._ledger.items:  # answered by its call
+        if pending := self._pending.items:  # answered by its call
             owed = [i for i, item in enumerate(batch.encoded) if as_bytes(item) in pending]
             return np.union1d(missing, owed).astype(np.intp)
         return missing
 
     def _are_owed(self, items: Encoded) -> bool:
         """True if receipts may answer for all items, which say nothing about the filter as it is now."""
-        pending = self._ledger.items
+        pending = self._pending.items
         return bool(pending) and all(as_bytes(item) in pending for item in items)
 
     def _refreshed(self, handle: Handle) -> Op[_Copy]:

@@ -1,7 +1,7 @@
 """The script calls that test and add encoded items, and what makes them safe to send again.
 
 Items are packed for the layout that this object knows, and again where that is `LayoutChanged`.  A call that
-adds has a lane of its own (`receipts`).  Items whose call was not answered are pending (`ledger`), and are
+adds has a lane of its own (`receipts`).  Items whose call was not answered are pending (`pending`), and are
 asked about one by one.
 """
 
@@ -23,8 +23,8 @@ from bloomredis.operations.items.outcomes import (
 )
 from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.ledger import Ledger
 from bloomredis.protocol.metering import count_receipt
+from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back, in_a_lane
 from bloomredis.protocol.replies import (
     OutcomeMatters,
@@ -57,7 +57,7 @@ class Membership:
         self,
         stored: Stored,
         lanes: Lanes,
-        ledger: Ledger,
+        pending: PendingCalls,
         *,
         retry_safe: bool,
         change: scripts.Script = ADD,
@@ -67,7 +67,7 @@ class Membership:
         self._replicas = replicas
         self._stored = stored
         self._lanes = lanes
-        self._ledger = ledger
+        self._pending = pending
         self._retry_safe = retry_safe
         self._template: Template | None = None
         self.reads = False
@@ -137,7 +137,7 @@ class Membership:
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
             try:
-                if token is None and not self._ledger.items:
+                if token is None and not self._pending.items:
                     return (yield from self._add(handle, handle.layout.pack_one(item), (item,))) == 1
                 return (yield from self.add_under(handle, item, token))
             except LayoutChanged:
@@ -146,7 +146,7 @@ class Membership:
     def add_under(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
         """Add an item to the filter that `handle` names."""
         packed = handle.layout.pack_one(item)
-        if token is None and (not self._ledger.items or self._ledger.find(item, handle.generation) is None):
+        if token is None and (not self._pending.items or self._pending.find(item, handle.generation) is None):
             return (yield from self._add(handle, packed, (item,))) == 1
         return (yield from self._add_pending(handle, packed, item, token)) == 1
 
@@ -160,7 +160,7 @@ class Membership:
 
         def keep(i: int, answer: bool) -> None:  # noqa: FBT001 - an index and its answer
             generation = next(own for start, own in reversed(generations) if start <= i)
-            self._ledger.keep(items[i], generation, answer=answer)
+            self._pending.store_answer(items[i], generation, answer=answer)
 
         answers = Answers(keep)
         try:
@@ -168,7 +168,7 @@ class Membership:
                 handle = self._stored.handle or (yield from self._stored.open())
                 generations.append((len(answers), handle.generation))
                 with suppress(LayoutChanged):
-                    if len(items) <= handle.items and not (answers or self._ledger.items):
+                    if len(items) <= handle.items and not (answers or self._pending.items):
                         packed = pack(handle, items, prepared)
                         answers += flags_of((yield from self._add(handle, packed, items)))
                     else:
@@ -185,7 +185,7 @@ class Membership:
 
         An answer that another call is owed is left to that one.
         """
-        owed = self._ledger.owed(items)
+        owed = self._pending.unanswered(items)
         answers = yield from self.add(items, source)
         answers.keep(owed)
         return sum(answers)
@@ -196,7 +196,9 @@ class Membership:
         """Add items that have no answer yet: as many as are worth packing together."""
         first = len(answers)
         cut, last = cutter(handle, items, first, prepared)
-        for start, stop, pending in self._ledger.cut(items, first, last, handle.items, handle.generation):
+        for start, stop, pending in self._pending.split_runs(
+            items, first, last, handle.items, handle.generation
+        ):
             if pending:
                 answers += flags_of(
                     (yield from self._add_pending(handle, cut(start, stop), items[start], None))
@@ -305,7 +307,7 @@ class Membership:
     ) -> NoReturn:
         """Record the items of a call without an answer, or with a late one, and raise its public error."""
         lane, generation = cast("Lane", call.lane), call.template.handle.generation
-        pending = self._ledger.add(call.items, lane.name, lane.call, generation, call.sent, late=late)
+        pending = self._pending.add(call.items, lane.name, lane.call, generation, call.sent, late=late)
         tokens = [each.token(item) for item, each in zip(call.items, pending, strict=True)]
         raise_unknown(self._stored.name, error, tokens)
 
@@ -313,7 +315,7 @@ class Membership:
         self, handle: Handle, packed: bytes, item: str | bytes, token: Pending | None
     ) -> Op[Reply]:
         """Add one pending item: of those who ask, one gets the answer of the pending call."""
-        with self._ledger.taking(item, handle.generation, token) as calls:
+        with self._pending.checkout(item, handle.generation, token) as calls:
             if not calls:
                 return (yield from self._add(handle, packed, (item,)))
             reply: Reply = 0
@@ -335,10 +337,10 @@ class Membership:
             if handle.is_being_rebuilt:
                 return (yield from self._answer_in_both(handle, packed, answer=pending.answer))
             there = yield from self._stored.test(self._stored.template(handle), (item,), packed)
-            if not there[0] and not self._ledger.every_call_counts:  # forgotten meanwhile, not removed
+            if not there[0] and not self._pending.every_call_counts:  # forgotten meanwhile, not removed
                 return (yield from self._add(handle, packed, (item,)))
             return int(pending.answer)
-        if self._ledger.every_call_counts and pending.until <= clock.now():
+        if self._pending.every_call_counts and pending.until <= clock.now():
             # Without its receipt an execution would be a second one.
             raise_unknown(self._stored.name, None, [pending.token(item)], UNCOUNTED)
         keys = [self._lanes.key(pending.name), self._lanes.key(pending.lane)]
@@ -370,13 +372,13 @@ class Membership:
 
         Nobody gets their answers from then on but the holder of a token.
         """
-        while item in self._ledger.items:
+        while item in self._pending.items:
             handle = yield from self._stored.acquire()
-            pending = self._ledger.find(item, handle.generation)
+            pending = self._pending.find(item, handle.generation)
             if pending is None:  # what is pending is of another generation
                 return
             packed = handle.layout.pack_one(item)
-            with suppress(LayoutChanged), self._ledger.taking(item, handle.generation, pending):
+            with suppress(LayoutChanged), self._pending.checkout(item, handle.generation, pending):
                 yield from self._ask_again(handle, packed, item, pending)
 
     def add_count(self, handle: Handle, added: int) -> Op[None]:

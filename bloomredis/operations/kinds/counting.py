@@ -14,7 +14,7 @@ from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.options import CommonParameters, Options, Seconds
 from bloomredis.protocol import scripts
 from bloomredis.protocol.calls import send
-from bloomredis.protocol.ledger import Ledger
+from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.pieces import PIECE_BYTES
 from bloomredis.protocol.receipts import REMOVAL, Lanes, parse_token
 from bloomredis.protocol.steps import Op
@@ -45,7 +45,7 @@ class CountingOperations(Queueing, FilterOperations):
         storage = options.storage(ttl, can_create=new is not None)
         stored = StoredFilter(arguments.name(name), new=new, layout=None, kind=COUNTING, **storage)
         super().__init__(stored, options)
-        self.removals = Ledger(every_call_counts=True)
+        self.removals = PendingCalls(every_call_counts=True)
         lanes, safe = Lanes(stored.key, REMOVAL), options.retry_safe
         self._removing = Membership(stored, lanes, self.removals, retry_safe=safe, change=_REMOVE)
 

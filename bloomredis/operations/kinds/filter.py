@@ -20,7 +20,7 @@ from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.operations.whole.loading import load, load_items
 from bloomredis.protocol.calls import send
-from bloomredis.protocol.ledger import Ledger
+from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Lanes, parse_token
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.foreign.bitmap import ForeignLayout
@@ -62,15 +62,15 @@ class FilterOperations(StoredVerbs):
         self.layout = foreign
         self.codec = Codec(options.encode, foreign)
         self.lanes = Lanes(stored.key)
-        self.ledger = Ledger(every_call_counts=self.kind == COUNTING)
+        self.pending = PendingCalls(every_call_counts=self.kind == COUNTING)
         self.membership = Membership(
-            stored, self.lanes, self.ledger, retry_safe=options.retry_safe, replicas=cache_check is None
+            stored, self.lanes, self.pending, retry_safe=options.retry_safe, replicas=cache_check is None
         )
         self.cache: CachedMembership | None = None
         if cache_check is not None:
-            self.cache = CachedMembership(stored, self.ledger, self.membership, cache_check)
+            self.cache = CachedMembership(stored, self.pending, self.membership, cache_check)
         self._answering: Membership | CachedMembership = self.cache or self.membership
-        self._claims = Claims(stored, self.lanes, retry_safe=options.retry_safe)
+        self._claims = Claims(stored, self.lanes, self.pending, retry_safe=options.retry_safe)
         self.batched: set[str] = set()
         self.servers = 1
 
@@ -111,13 +111,13 @@ class FilterOperations(StoredVerbs):
         def keep(encoded: Encoded, answers: Sequence[bool]) -> None:
             if handle is not None and process == os.getpid():
                 for item, answer in zip(encoded, answers, strict=False):
-                    self.ledger.keep(item, handle.generation, answer=answer)
+                    self.pending.store_answer(item, handle.generation, answer=answer)
 
         return keep
 
     def has_pending(self) -> bool:
         """True if a call has no answer yet."""
-        return bool(self.ledger.items)
+        return not self.pending.is_empty
 
     def in_local_cache(self, item: Any) -> bool:
         """True if the local cache proves that an item is in the filter."""
@@ -209,4 +209,4 @@ class FilterOperations(StoredVerbs):
         return ones
 
     def _discard_pending(self, generation: bytes | None = None) -> None:
-        self.ledger.clear(generation)
+        self.pending.clear(generation)

@@ -176,7 +176,7 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
     def _discard_pending(self, generation: bytes | None = None) -> None:
         for part in list(self._parts.values()):
             handle = part.stored.handle if generation else None  # a shard has a generation of its own
-            part.ledger.clear(handle.generation if handle else None)
+            part.pending.clear(handle.generation if handle else None)
 
 
 def _check(part: Queueing, *, noticed: bool) -> Op[object]:

@@ -166,8 +166,8 @@ def test_a_pending_claim_is_held_by_the_parent(any_proxy: Proxy) -> None:
     assert f.claim("job", lease=60).state == "claimed"
 
 
-def _ledger_lock(f: Any) -> threading.Lock:
-    lock: threading.Lock = f._operations.ledger._lock
+def _pending_lock(f: Any) -> threading.Lock:
+    lock: threading.Lock = f._operations.pending._lock
     return lock
 
 
@@ -176,14 +176,14 @@ def _coalescer_lock(f: Any) -> threading.Lock:
     return lock
 
 
-@pytest.mark.parametrize("lock_of", [_ledger_lock, _coalescer_lock])
+@pytest.mark.parametrize("lock_of", [_pending_lock, _coalescer_lock])
 def test_a_fork_while_a_lock_is_held(any_proxy: Proxy, lock_of: Callable[[Any], threading.Lock]) -> None:
     """The thread that holds it is not there in the child, and nobody waits for it."""
     f = BloomFilter(any_proxy.client(), "seen", coalesce=True, **SIZE)
     f.add("warm")
     any_proxy.plan("add", lost)
     with pytest.raises(OutcomeUnknownError):
-        f.add("pending")  # so that the ledger is asked
+        f.add("pending")  # so that pending calls are looked at
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:

@@ -1,8 +1,11 @@
-"""The ledger of pending items: answers that callers of one filter object are still owed.
+"""What callers of one filter object are still owed: pending calls, stored answers, owners of claims.
 
-An item is *pending* if it was in a call whose reply was lost, or whose answer arrived when nobody was there
-to receive it.  Whoever asks about it next gets the answer of that call.  Each entry knows the generation of
-the filter that its call was sent to, and is void for every other one.
+An item is *pending* if it was in a call whose reply was lost, or whose answer arrived when its caller had
+gone.  A retry gets the answer of that call.  Each entry knows the generation of the filter that its call was
+sent to, and is void for every other one.
+
+A claim without an answer leaves its *owner*, the name under which the server may know it.  A retry claims
+under that name again, and gets the claim if the server had executed it.
 """
 
 from __future__ import annotations
@@ -21,13 +24,13 @@ from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Pending
 
 MOST_PENDING: Final = 1_000_000
-"""Items that are remembered, without an answer or with one that nobody was given: some 300 MB."""
+"""Limit of pending items and of claims with an owner, together: some 300 MB."""
 
 _log = logging.getLogger("bloomredis")
 
 
-class Ledger:
-    """The pending items of one filter object.
+class PendingCalls:
+    """The pending items of one filter object, and the owners of its claims without an answer.
 
     :param every_call_counts: of several calls about an item that are pending, each is answered by itself.
     """
@@ -39,6 +42,7 @@ class Ledger:
     def renew(self) -> None:
         """Begin with nothing pending: what a parent process is owed is not its children's."""
         self.items: dict[bytes, list[Pending]] = {}  # that are pending, with their calls, the oldest first
+        self.owners: dict[bytes, set[bytes]] = {}  # by claim and holder
         self._given: dict[Pending, float] = {}  # to callers who had no token; until when that matters
         self._kept = itertools.count()
         self._lock = threading.Lock()
@@ -71,20 +75,20 @@ class Ledger:
             for index, (_, new) in enumerate(zip_longest(items, late))
         ]
         with self._lock:
-            self._forget()
+            self._make_room()
             for item, pending in zip(items, calls, strict=True):
                 self.items.setdefault(as_bytes(item), []).append(pending)
         return calls
 
-    def keep(self, item: str | bytes, generation: bytes, *, answer: bool) -> None:
-        """Record an answer that arrived and could not be delivered, until somebody asks.
+    def store_answer(self, item: str | bytes, generation: bytes, *, answer: bool) -> None:
+        """Record an answer whose caller has gone, for a retry.
 
-        "Already there" need not be kept: it comes again.
+        "Already there" need not be stored: it comes again.
         """
         if answer or self.every_call_counts:
             pending = Pending("", str(next(self._kept)), 0, generation, answer=answer)
             with self._lock:
-                self._forget()
+                self._make_room()
                 self.items.setdefault(as_bytes(item), []).append(pending)
 
     def find(self, item: str | bytes, generation: bytes) -> Pending | None:
@@ -94,7 +98,7 @@ class Ledger:
                 return pending
         return None
 
-    def owed(self, items: Sequence[str | bytes]) -> list[int]:
+    def unanswered(self, items: Sequence[str | bytes]) -> list[int]:
         """Return the indexes of items about which a call has no answer yet, unless every call counts."""
         if not self.items or self.every_call_counts:
             return []
@@ -110,10 +114,10 @@ class Ledger:
             }
 
     @contextmanager
-    def taking(
+    def checkout(
         self, encoded: str | bytes, generation: bytes, token: Pending | None
     ) -> Iterator[list[Pending]]:
-        """Take the pending calls about an item; if the block raises they are pending again.
+        """Take out the pending calls about an item; they are pending again if the block raises.
 
         Where every call counts, one whose answer cannot be known any more is not: it was said, and the next
         call is one of its own.
@@ -145,10 +149,10 @@ class Ledger:
                     self._given.pop(each, None)
             raise
 
-    def cut(
+    def split_runs(
         self, items: Sequence[str | bytes], start: int, stop: int, most: int, generation: bytes
     ) -> Iterator[tuple[int, int, bool]]:
-        """Cut a batch from `start` to `stop` into runs of at most `most` items, and single pending ones.
+        """Split a batch from `start` to `stop` into runs of at most `most` items, and single pending ones.
 
         Of equal items only the first is answered as pending, or as many as are where every call counts.
         """
@@ -164,16 +168,39 @@ class Ledger:
                     seen.add(item)
         yield from _runs(start, stop, most)
 
-    def _forget(self) -> None:
+    def checkout_owners(self, claim: bytes) -> list[bytes]:
+        """Take out the owners for one claim, of a name the newest first.
+
+        Several callers may have asked for one item, and only the server knows whose call came first.  The
+        newest takes over from the others, whose late copies take nothing back then.
+        """
+        with self._lock:
+            return sorted(self.owners.pop(claim, ()), reverse=True)
+
+    def store_owners(self, claim: bytes, owners: Sequence[bytes]) -> None:
+        """Record owners for one claim."""
+        if owners:
+            with self._lock:
+                self._make_room()
+                self.owners.setdefault(claim, set()).update(owners)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no caller is owed an answer."""
+        return not (self.items or self.owners)
+
+    def _make_room(self) -> None:
+        """Forget the oldest entries if there are too many."""
         now = clock.now()
         while self._given and self._given[next(iter(self._given))] <= now:
             del self._given[next(iter(self._given))]
-        if len(self.items) >= MOST_PENDING:
-            oldest = list(islice(self.items, MOST_PENDING // 100))
-            for item in oldest:
-                del self.items[item]
+        if len(self.items) + len(self.owners) >= MOST_PENDING:
+            larger: dict[bytes, Any] = max(self.items, self.owners, key=len)
+            oldest = list(islice(larger, MOST_PENDING // 100))
+            for key in oldest:
+                del larger[key]
             _log.error(
-                "%d items have no answer yet, or one that nobody was given; the oldest %d are forgotten",
+                "%d calls have no answer, or one that their callers did not get; the oldest %d are forgotten",
                 *(MOST_PENDING, len(oldest)),
             )
 
