@@ -26,6 +26,7 @@ from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.classic import Classic, Counting
 from bloomredis.operations.whole import loading
 from bloomredis.protocol import clock, forks
+from bloomredis.protocol.steps import Call
 
 FEW_BITS: Final = 70
 """Bits of a batch that a load sends as segments: some three items or more."""
@@ -93,6 +94,7 @@ class Environment:
 
     def begin(self, seed: int) -> None:
         """Start over."""
+        self.note: Callable[[Call], None] | None = None  # is told of each call
         self.now = 1000.0
         self._nanoseconds = 0
         self.pid = 100
@@ -132,6 +134,16 @@ class Environment:
             | {forks.check: lambda: None}  # all processes are in one
         )
 
+    def _noted(self, init: Callable[..., None]) -> Callable[..., None]:
+        """Return the constructor of calls, which tells `note` of each."""
+
+        def noted(call: Call, *arguments: Any, **options: Any) -> None:
+            init(call, *arguments, **options)
+            if self.note is not None:
+                self.note(call)
+
+        return noted
+
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Give the modules of bloomredis this environment."""
@@ -142,6 +154,7 @@ class Environment:
                 if id(value) in instead:
                     patches.append(mock.patch.object(module, name, instead[id(value)]))
         patches += _remembered()
+        patches.append(mock.patch.object(Call, "__init__", self._noted(Call.__init__)))
         patches.append(mock.patch.object(logging.getLogger("bloomredis"), "disabled", True))
         for patch in patches:
             patch.start()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from bloomredis.protocol.steps import Call as Asked
-from bloomredis.protocol.steps import Compute, Here, Sleep, joined, parted
+from bloomredis.protocol.steps import Command, Compute, Here, Sleep, joined, parted
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.database import ServerError
 from tests.simulation.environment import Environment
@@ -22,6 +22,9 @@ from tests.simulation.loop import Client, Loop
 from tests.simulation.network import KNOWN_SCRIPTS, Exchange, Message, Network, error_of, verb_of
 from tests.simulation.processes import Call, Owner, Process, Setup, grouped
 from tests.simulation.server import Server
+
+OF_CLAIMS: Final = frozenset(("claim", "commit", "release", "extend"))
+"""Verbs of scripts that name an owner, so that no two calls have one command."""
 
 
 class Stage(ABC):
@@ -51,6 +54,23 @@ class Stage(ABC):
         self.lines: list[str] | None = None
         self.digest: hashlib.blake2s | None = None
         self._last_pid = 100
+        self._made_by: dict[Command, dict[str, Call]] = {}  # by the commands of tasks' calls
+        environment.note = self._note
+
+    def _note(self, made: Asked) -> None:
+        """Note the task's call that a command about claims is for: it may leave in a batch with others."""
+        for process in self.processes.values():
+            call = self.tasks.get(asyncio.current_task(process.loop)) if process.loop else None
+            for command in made.commands:
+                if call is not None and verb_of(command) in OF_CLAIMS:
+                    self._made_by.setdefault(tuple(command), {})[call.ref] = call
+
+    def requests_of(self, exchange: Exchange, *commands: Sequence[Any]) -> Sequence[Any]:
+        """Return the requests that commands are for."""
+        calls: dict[str, Call] = {}
+        for command in commands:
+            calls |= self._made_by.get(tuple(command), {})
+        return [request for call in calls.values() for request in call.requests] or exchange.requests
 
     def clocks(self) -> tuple[float, int]:
         """Return the clients' clock in seconds and the server's in microseconds."""
@@ -183,6 +203,7 @@ class Stage(ABC):
         call = self.tasks.get(asyncio.current_task(owner.process.loop))
         requests = self.waiting(owner) if call is None else call.requests
         exchange = Exchange(f"{owner.name}/{free}", owner, commands, requests, is_single=single, place=place)
+        exchange.requests = self.requests_of(exchange, *commands)
         exchange.answer, exchange.fail = future.set_result, future.set_exception
         future.add_done_callback(lambda done: self.network.abandon(exchange) if done.cancelled() else None)
         self.network.send(exchange, self.server.data.now)

@@ -98,31 +98,25 @@ class World(Stage):
             self.older.append((self.server.data.snapshot(), self.history.stored))
         self._is_awaited = message is message.exchange.message
         named = {part for part in self._command if isinstance(part, bytes) and what_is(part) != "filter"}
-        for request in message.exchange.requests:
+        for request in self.requests_of(message.exchange, self._command):
             request.keys |= named
             request.is_repeated |= message.exchange.executions > 0
         super().run(message)
 
     def executed(self, exchange: Exchange, verb: str, reply: Any) -> None:
         generation, counts = self.observe(self.server.data)
-        requests = self._about(exchange, verb) if verb == "commit" else exchange.requests
+        requests = self.requests_of(exchange, self._command)
+        if verb == "commit":
+            requests = self._about(requests)
         self.history.observe(self.environment.now, generation, counts, verb, requests)
         if isinstance(reply, Exception):
             return
         if verb in ("reserve", "clear") and self._is_awaited:  # nobody reads the reply of a late copy
-            exchange.owner.opened(generation, len(self.history.log) - 1, exchange.requests)
+            exchange.owner.opened(generation, len(self.history.log) - 1, requests)
         elif verb == "claim":
-            about = [
-                each
-                for each in exchange.requests
-                if each.verb == "claim" and self._claim_keys[each.item] in self._command
-            ]
-            states = dict(zip(dict.fromkeys(each.item for each in about), reply, strict=False))
-            for request in about:  # equal items share their claim
-                request.executed, request.generation = self.server.data.now, generation
-                request.claims = states[request.item] in ("c", ord("c"))
+            self._claimed(requests, generation, reply)
         elif verb == "extend" and reply == 1:
-            for request in self._about(exchange, "extend", "renew"):
+            for request in self._about(requests):
                 request.executed = self.server.data.now
         elif verb == "commit" and reply == 1:
             for request in requests:
@@ -131,14 +125,20 @@ class World(Stage):
                     self.claims.executed(request)
                     request.committed = len(self.history.log) - 1
 
-    def _about(self, exchange: Exchange, *verbs: str) -> list[Request]:
-        """Return the requests of a batch that the command is about, by the claim's key and owner in it."""
+    def _claimed(self, requests: Sequence[Request], generation: bytes | None, reply: Any) -> None:
+        about = [each for each in requests if self._claim_keys[each.item] in self._command]
+        states = dict(zip(dict.fromkeys(each.item for each in about), reply, strict=False))
+        for request in about:  # equal items share their claim
+            request.executed, request.generation = self.server.data.now, generation
+            request.claims = states[request.item] in ("c", ord("c"))
+
+    def _about(self, requests: Sequence[Request]) -> list[Request]:
+        """Return the requests of a call that the command is about, by the claim's key and owner in it."""
         parts = [part for part in self._command if isinstance(part, bytes)]
         return [
             each
-            for each in exchange.requests
-            if each.verb in verbs
-            and self._claim_keys[each.item] in parts
+            for each in requests
+            if self._claim_keys[each.item] in parts
             and any(part.endswith(getattr(each.held, "_held", each.held).owner) for part in parts)
         ]
 

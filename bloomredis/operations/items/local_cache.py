@@ -95,7 +95,7 @@ class CachedMembership:
     def _learn_one(self, handle: Handle, item: bytes, sent: float, *, there: bool, new: bool = False) -> None:
         """Record what the server answered to a call sent at `sent`: the item is in the filter, since when."""
         copy = self._copy
-        if copy is not None and copy.handle is handle:
+        if copy is not None and copy.handle is handle is self._stored.handle:
             if there:
                 copy.bits.add(item)
             self._learn(copy, sent, None, int(there and not new))
@@ -106,11 +106,11 @@ class CachedMembership:
 
     def _add_one(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
         if handle.is_being_rebuilt:
-            return (yield from self._membership.add_under(handle, item, token))
+            return (yield from self._membership.add_one(item, token))
         if not self._is_ready(handle, clock.now()):
             yield from self._refreshed(handle)
         sent, owed = clock.now(), token is not None or self._are_owed([item])
-        new = yield from self._membership.add_under(handle, item, token)
+        new = yield from self._membership.add_one(item, token)
         if not owed:
             self._learn_one(handle, item, sent, there=True, new=new)
         return new
@@ -121,11 +121,11 @@ class CachedMembership:
 
     def _test_one(self, handle: Handle, item: bytes) -> Op[bool]:
         if handle.is_being_rebuilt:
-            return (yield from self._membership.test_under(handle, item))
+            return (yield from self._membership.test_one(item))
         if not self._is_ready(handle, clock.now()):
             yield from self._refreshed(handle)
         sent = clock.now()
-        there = yield from self._membership.test_under(handle, item)
+        there = yield from self._membership.test_one(item)
         self._learn_one(handle, item, sent, there=there)
         return there
 

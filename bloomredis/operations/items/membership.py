@@ -32,7 +32,6 @@ from bloomredis.protocol.replies import (
     Reply,
     checked,
     flags_of,
-    is_answer,
     is_used_by_clone,
     new_in,
     raise_explained,
@@ -91,32 +90,28 @@ class Membership:
         """Test an item."""
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
-            with suppress(LayoutChanged):
-                return (yield from self.test_under(handle, item))
-
-    def test_under(self, handle: Handle, item: bytes) -> Op[bool]:
-        """Test an item in the filter that `handle` names."""
-        template = self._template
-        if template is None or template.handle is not handle:
-            template = self.template(handle)
-        if self.reads and template.masks is not None:
-            reading = ContainsByReading(template, template.masks(item))
+            template = self._template
+            if template is None or template.handle is not handle:
+                template = self.template(handle)
+            if self.reads and template.masks is not None:
+                reading = ContainsByReading(template, template.masks(item))
+                try:
+                    there = reading.found((yield reading))
+                except Exception as error:
+                    raise_explained(error)
+                if there is not None:
+                    return there  # else the script says what it means
+            call = template.test_of_one(item)
             try:
-                there = reading.found((yield reading))
+                outcome = yield call
             except Exception as error:
-                raise_explained(error)
+                outcome = error
+            there = call.found(outcome)
             if there is not None:
-                return there  # else the script says what it means
-        call = template.test_of_one(item)
-        try:
-            outcome = yield call
-        except Exception as error:
-            outcome = error
-        there = call.found(outcome)
-        if there is not None:
-            return there
-        (answer,) = yield from self._stored.tested(call, outcome, 1)
-        return answer
+                return there
+            with suppress(LayoutChanged):
+                (answer,) = yield from self._stored.tested(call, outcome, 1)
+                return answer
 
     def test(self, batch: Encoded | Prepared) -> Op[list[bool]]:
         """Test items, some in each script."""
@@ -136,19 +131,13 @@ class Membership:
         """Add an item; True if it was new.  `token` names the call that is asked about."""
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
+            packed, pending = handle.layout.pack_one(item), self._pending
             try:
-                if token is None and not self._pending.items:
-                    return (yield from self._add(handle, handle.layout.pack_one(item), (item,))) == 1
-                return (yield from self.add_under(handle, item, token))
+                if token is None and not (pending.items and pending.find(item, handle.generation)):
+                    return (yield from self._add(handle, packed, (item,))) == 1
+                return (yield from self._add_pending(handle, packed, item, token)) == 1
             except LayoutChanged:
                 continue
-
-    def add_under(self, handle: Handle, item: bytes, token: Pending | None) -> Op[bool]:
-        """Add an item to the filter that `handle` names."""
-        packed = handle.layout.pack_one(item)
-        if token is None and (not self._pending.items or self._pending.find(item, handle.generation) is None):
-            return (yield from self._add(handle, packed, (item,))) == 1
-        return (yield from self._add_pending(handle, packed, item, token)) == 1
 
     def add(self, batch: Encoded | Prepared, source: Sequence[Any]) -> Op[Answers]:
         """Add items, some in each script; say of each whether it was new.
@@ -216,7 +205,7 @@ class Membership:
             reply = outcome = yield call
         except BaseException as error:  # interrupted or not
             outcome = error
-        if call.lane is not None and (outcome == 1 == len(items) or self._is_plain(call, outcome)):
+        if call.lane is not None and (outcome == 1 == len(items) or call.is_plain(outcome)):
             give_back(call.lane)
         else:
             reply = yield from self._finish(call, outcome)
@@ -237,15 +226,6 @@ class Membership:
         lane.next_call(crc32(packed, handle.check))
         return Add(template, packed, lane, items, sent)
 
-    def _is_plain(self, call: Add, reply: Any) -> bool:
-        """Return whether a reply needs no closer look: the answers of all items, in time."""
-        return is_answer(reply, *self._lengths(call)) and clock.now() - call.sent <= RECEIPT_SECONDS
-
-    def _lengths(self, call: Add) -> tuple[int, int]:
-        """Return how many answers a call has at most and at least: a filter that grows may end early."""
-        count = len(call.items)
-        return count, count if self._stored.is_one_bitmap else 1
-
     def count(self, reply: Reply) -> None:
         """Count the items that were new; say where the capacity is reached."""
         stored = self._stored
@@ -262,12 +242,12 @@ class Membership:
         :param outcome: the reply or the error of its first sending.
         :param elsewhere: its lane is new, and nobody else's whatever the server says.
         """
-        lane = call.lane
+        handle, lane = call.template.handle, call.lane
         if lane is None:
             with OutcomeMatters(self._stored.name):
-                return (yield from self._checked(call, outcome))
+                return call.checked((yield from self._stored.answered(call, handle, outcome)))
         try:
-            reply = yield from self._checked(call, outcome)
+            reply = call.checked((yield from self._stored.answered(call, handle, outcome)))
         except BaseException as error:
             if is_used_by_clone(error) and not elsewhere:
                 return (yield from self._add_elsewhere(call))
@@ -282,10 +262,6 @@ class Membership:
             self._raise_unknown(late, call, late=flags)
         give_back(lane)
         return reply
-
-    def _checked(self, call: Add, outcome: Any) -> Op[Reply]:
-        reply: Reply = yield from self._stored.answered(call, call.template.handle, outcome)
-        return checked(reply, *self._lengths(call))
 
     def _add_elsewhere(self, call: Add) -> Op[Reply]:
         """Add the items of a call in another lane: theirs is also that of a cloned machine or process."""

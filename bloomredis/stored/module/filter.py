@@ -35,11 +35,10 @@ from bloomredis.errors import (
     ServerRefusedError,
 )
 from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.calls import ScriptCall, Wait, beginning, parts, send
+from bloomredis.protocol.calls import ScriptCall, beginning, parts, send
 from bloomredis.protocol.forms import checked
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.replies import Refusal
-from bloomredis.protocol.scripts import Script
 from bloomredis.protocol.steps import Command, Op, Wire
 from bloomredis.stored import encoding
 from bloomredis.stored.encoding import OTHER
@@ -190,10 +189,8 @@ class ContainsByModule(Contains):
 class ModuleTemplate(Template):
     """The parts that all calls about a filter of the module share, which is given the items themselves."""
 
-    def __init__(
-        self, handle: Handle, change: Script, contains: Script, wait: Wait | None, *, by_replica: bool
-    ) -> None:
-        super().__init__(handle, change, contains, wait, by_replica=by_replica)
+    def __init__(self, handle: Handle, *scripts: Any, **options: Any) -> None:
+        super().__init__(handle, *scripts, **options)
         command = ContainsByModule(self, [b""]).commands[0]
         self.before_item = beginning(command[:2], more=len(command) - 2)
         self.markers = parts(command[3:])

@@ -184,7 +184,9 @@ class Stored(ABC):
         """
         change, contains = (self.script(each, handle.version) for each in (change, _CONTAINS))
         by_replica = replicas and self.notices_loss
-        return self.template_kind(handle, change, contains, self.wait, by_replica=by_replica)
+        return self.template_kind(
+            handle, change, contains, self.wait, by_replica=by_replica, ends_early=not self.is_one_bitmap
+        )
 
     def call(
         self,

@@ -11,8 +11,10 @@ from typing import Any, ClassVar, Final
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.blocked import Blocked
 from bloomredis.bits.limits import HEADER_BYTES
+from bloomredis.protocol import clock
 from bloomredis.protocol.calls import ScriptCall, Wait, beginning, confirmed, parts
-from bloomredis.protocol.receipts import Lane
+from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane
+from bloomredis.protocol.replies import Reply, checked, is_answer
 from bloomredis.protocol.scripts import Script
 from bloomredis.protocol.steps import Call, Command, Fields, Wire
 from bloomredis.stored.header import IDENTITY_BYTES
@@ -98,6 +100,20 @@ class Add(ItemCall):
             *(len(packed), packed, len(call), call.encode()),
         )
         return [wire], 1
+
+    def is_plain(self, reply: Any) -> bool:
+        """Return whether a reply needs no closer look: the answers of all items, in time."""
+        return is_answer(reply, *self._lengths) and clock.now() - self.sent <= RECEIPT_SECONDS
+
+    def checked(self, reply: Any) -> Reply:
+        """Return a reply; `ConnectionFailedError` for what is said in the place of answers."""
+        return checked(reply, *self._lengths)
+
+    @property
+    def _lengths(self) -> tuple[int, int]:
+        """The most and the fewest answers in a reply."""
+        count = len(self.items)
+        return count, 1 if self.template.ends_early else count
 
 
 class Contains(ItemCall):
@@ -189,11 +205,20 @@ class Template:
     :param change: the script of adds, or another one that changes items as that does.
     :param wait: replicas must confirm a change.
     :param by_replica: a replica may execute the tests.
+    :param ends_early: a reply to an add may end before the last item, where the filter has to grow.
     """
 
     def __init__(
-        self, handle: Handle, change: Script, contains: Script, wait: Wait | None, *, by_replica: bool
+        self,
+        handle: Handle,
+        change: Script,
+        contains: Script,
+        wait: Wait | None,
+        *,
+        by_replica: bool,
+        ends_early: bool,
     ) -> None:
+        self.ends_early = ends_early
         self.handle = handle
         self.change = change
         self.contains = contains
