@@ -26,12 +26,13 @@ class Wait:
 
 
 _TOUCH: Final = load("touch")
+_FIRST_KEY: Final = 3
+"""Index of the first key in the command of a script."""
 
 
 def tail_of(keys: Sequence[bytes], arguments: Sequence[bytes | int | str]) -> Command:
     """Return what stands behind a script's name in its command."""
-    sent = [b"%d" % each if isinstance(each, int) else each for each in arguments]  # as `Command` says
-    return (b"%d" % len(keys), *keys, *sent)
+    return (b"%d" % len(keys), *keys, *map(as_sent, arguments))
 
 
 class ScriptCall(Call):
@@ -151,9 +152,36 @@ def _reply(call: ScriptCall, outcome: Any) -> Any:
     return reply
 
 
+def as_sent(value: str | bytes | int) -> bytes:
+    """Return a part of a command as bytes."""
+    return b"%d" % value if isinstance(value, int) else as_bytes(value)
+
+
+class Frame:
+    """The parts of a script's command that are the same in each call with so many keys and arguments.
+
+    :param command: one of these calls.
+    :param keys: how many keys of it stand behind its first one, and differ.
+    :param arguments: how many arguments differ, which are the last.
+    """
+
+    __slots__ = ("before", "between")
+
+    def __init__(self, command: Command, keys: int, arguments: int) -> None:
+        first = _FIRST_KEY + 1
+        self.before = beginning(command[:first], more=len(command) - first)
+        self.between = parts(command[first + keys : len(command) - arguments])
+
+    def wire(self, keys: Sequence[bytes], arguments: Sequence[bytes | int | str]) -> bytes:
+        """Return a command as it is sent."""
+        sent = [b"$%d\r\n%b\r\n" % (len(key), key) for key in keys]
+        given = [b"$%d\r\n%b\r\n" % (len(each), each) for each in map(as_sent, arguments)]
+        return b"".join((self.before, *sent, self.between, *given))
+
+
 def parts(values: Command) -> bytes:
     """Return parts of a command."""
-    texts = [as_bytes(str(value) if isinstance(value, int) else value) for value in values]
+    texts = map(as_sent, values)
     return b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in texts])
 
 

@@ -32,7 +32,7 @@ _KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 _FORMS: Final[Mapping[Any, str]] = {
     **dict.fromkeys(("add_count", "allocate", "delete", "expire", "rename_new", "touch"), "i"),
-    **dict.fromkeys(("commit", "extend", "release", "settle_record", "sweep_layers"), "i"),
+    **dict.fromkeys(("extend", "release", "settle_record", "sweep_layers"), "i"),
     **dict.fromkeys(("module_delete", "module_expire", "module_load", "module_mark"), "i"),
     **dict.fromkeys(("abandon_rebuild", "end_rebuild", "or_from", "write"), "i"),
     **dict.fromkeys(("BITCOUNT", "EXISTS", "PEXPIRE", "PTTL", "STRLEN", "UNLINK", "WAIT"), "i"),

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+from bloomredis.protocol.merging import make_all
 from bloomredis.protocol.steps import Call, Here, Many, Op, Step
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ def _exchanged(steps: Sequence[Step]) -> Op[list[Any]]:
     if len(steps) == 1:
         return [(yield from _caught(steps[0]))]
     calls = [call for step in steps for call in _calls(step)]
-    rest = iter((yield Many(calls)) if calls else ())
+    rest = iter((yield from make_all(calls)) if calls else ())
     replies: list[Any] = []
     for step in steps:
         if isinstance(step, Here):

@@ -2,12 +2,12 @@
 -- include: items
 -- include: layers or one_layer or module_filter
 
--- Set the bits of items that an earlier call has added, unless the filter counts: they are there, but for a rebuild
--- that has begun or ended since.
-local function add_again(filter, packed)
+-- Set the bits of items that an earlier call has added, or of `only` one of them, unless the filter counts: they are
+-- there, but for a rebuild that has begun or ended since.  Returns by how much the item count grows, nil if it does not.
+local function add_again(filter, packed, only)
   local items = filter.cell_bits == 1 and read_layers(filter, packed)
   if items then
-    local _, added = set_items(items, function() redis.call('SETRANGE', filter.key, 0, '') end)
-    note_written(filter, added)
+    local _, added = set_items(items, function() redis.call('SETRANGE', filter.key, 0, '') end, only)
+    return added
   end
 end

@@ -104,9 +104,10 @@ local function read_items(filter, packed, first, stride, alike)
   return { count = #offsets / num_hashes, set = set, test = test, offsets = offsets }
 end
 
--- Set the items of a batch; return a character for each ('1' is new), and by how much the item count grows.  Ends
--- before the first item that there is no room for: `set` returns nil for it.  Calls `before` before the first write.
-local function set_items(items, before)
+-- Set the items of a batch, or `only` one of them; return a character for each ('1' is new), and by how much the item
+-- count grows.  Ends before the first item that there is no room for: `set` returns nil for it.  Calls `before` before
+-- the first write.
+local function set_items(items, before, only)
   local writing = false
   local function before_first()
     if not writing then
@@ -115,15 +116,15 @@ local function set_items(items, before)
     end
   end
   if items.set_run then
-    return items.set_run(1, items.count, before_first)
+    return items.set_run(only or 1, only or items.count, before_first)
   end
   local answers, added = {}, 0
-  for i = 1, items.count do
+  for i = only or 1, only or items.count do
     local new = items.set(i, before_first)
     if new == nil then
       break
     end
-    answers[i] = new and '1' or '0'
+    answers[#answers + 1] = new and '1' or '0'
     added = added + (new and 1 or 0)
   end
   return table.concat(answers), added

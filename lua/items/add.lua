@@ -38,7 +38,10 @@ local earlier = earlier_receipt
   and (replay(receipt, number) or replay_item(earlier_receipt, earlier_number, index, own < #KEYS))
 if earlier then
   if type(earlier) == 'number' then
-    add_again(filter, packed)
+    local again = add_again(filter, packed)
+    if again then
+      note_written(filter, again)
+    end
   end
   return earlier
 end

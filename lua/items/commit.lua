@@ -1,14 +1,16 @@
--- Add an item and drop its claim, if the caller still holds it.
+-- Add items and drop their claims, of each if the caller still holds it.
 --
--- KEYS[1]  the filter; of several layers the newest (the other keys come last: FORMAT.md)
--- KEYS[2]  the claim of the item
--- KEYS[3]  the receipt of this call's lane; absent if the call need not be safe to send again
--- ARGV[1]  the identity of the filter that the caller knows (56 bytes)
--- ARGV[2]  the packed item: bit offsets or blocks (FORMAT.md)
--- ARGV[3]  the owner of the claim (16 bytes)
--- ARGV[4]  with KEYS[3]: the number of this call in its lane, a dot and a check (FORMAT.md)
+-- KEYS[1]              the filter; of several layers the newest (the other keys come last: FORMAT.md)
+-- KEYS[1 + i]          the claim of item i, from 1
+-- KEYS[1 + count + i]  the receipt of the lane of its commit; absent if the call need not be safe to send again
+-- ARGV[1]              the identity of the filter that the caller knows (56 bytes)
+-- ARGV[2]              the packed items, one after another: bit offsets or blocks (FORMAT.md)
+-- ARGV[3]              the owners of the claims, 16 bytes an item
+-- ARGV[3 + i]          with receipts: the number of the commit in its lane, a dot and a check (FORMAT.md)
 --
--- Reply: 1; or, if the claim is another owner's or gone and nothing was changed, 2 if the item is done, else 0
+-- Reply: for one item 1; or, if the claim is another owner's or gone and nothing was changed, 2 if the item is done,
+--        else 0.  For more a string with one such character each, or - where the lane has gone on; it ends before the
+--        first item that there is no room for.
 
 -- include: format
 -- include: header
@@ -18,51 +20,88 @@
 -- include: claims
 -- include: add_again
 
-local identity, packed, owner, number = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local identity, packed, owners = ARGV[1], ARGV[2], ARGV[3]
 local own = #KEYS - extra_keys(identity)
-local claim, receipt = KEYS[2], own >= 3 and KEYS[3]
+local count = math.max(1, math.floor(#owners / OWNER_BYTES))
+local has_receipts = own > 1 + count
 
 local filter, refusal = open_layers(KEYS, identity)
 if not filter then
   return refusal
 end
-local replayed = replay(receipt, number)
-if replayed then
-  if replayed == 1 then
-    add_again(filter, packed)
+local items, malformed
+local answers, done, added, is_written = {}, {}, 0, false
+
+-- The reply to the commit of item i; nil if there is no room for it.
+local function commit(i)
+  local claim, owner = KEYS[1 + i], owners:sub((i - 1) * OWNER_BYTES + 1, i * OWNER_BYTES)
+  local receipt, number = has_receipts and KEYS[1 + count + i], ARGV[3 + i]
+  local replayed = replay(receipt, number)
+  if replayed then
+    local again = replayed == 1 and add_again(filter, packed, i)
+    is_written = is_written or again
+    added = added + (again or 0)
+    return replayed
   end
-  return replayed
-end
-local items, unreadable = read_layers(filter, packed)
-local malformed = unreadable or check_owners(owner, items.count)
-if malformed then
-  return malformed
-end
-if redis.call('GET', claim) ~= filter.generation .. owner then
-  local denial = items.test(1) and 2 or 0
-  keep(receipt, number, denial, filter.lasting)  -- late copies of the claim and of this call would commit it yet
-  return denial
-end
-local dropped = false
-local function drop()
-  if not dropped then
-    dropped = true
-    redis.call('UNLINK', claim)
+  if not items then
+    items, malformed = read_layers(filter, packed)
+    malformed = malformed or check_owners(owners, items.count)
+    if not malformed and own ~= 1 + count and own ~= 1 + 2 * count then
+      malformed = redis.error_reply('BLOOMARGUMENT ' .. own - 1 .. ' keys are not the claims of ' .. count .. ' items')
+    end
   end
+  if malformed then
+    return malformed
+  elseif redis.call('GET', claim) ~= filter.generation .. owner then
+    local denial = items.test(i) and 2 or 0
+    keep(receipt, number, denial, filter.lasting)  -- late copies of the claim and of this call would commit it yet
+    return denial
+  end
+  local dropped = false
+  local function drop()
+    if not dropped then
+      dropped = true
+      redis.call('UNLINK', claim)
+    end
+  end
+  -- All that may be refused comes before the first bit.
+  local reply, new = set_items(items, function()
+    begin(filter, receipt, number, filter.lasting)
+    if filter.first_bit > 0 and filter.cell_bits == 1 and filter.header:byte(8) < BLOCKED then
+      redis.call('SETBIT', filter.key, 0, redis.call('GETBIT', filter.key, 0))
+    end
+    drop()
+  end, i)
+  if #reply == 0 then
+    return nil
+  end
+  added, is_written = added + new, true
+  drop()
+  done[#done + 1] = i
+  return 1
 end
 
--- All that may be refused comes before the first bit.
-local reply, added = set_items(items, function()
-  begin(filter, receipt, number, filter.lasting)
-  if filter.first_bit > 0 and filter.cell_bits == 1 and filter.header:byte(8) < BLOCKED then
-    redis.call('SETBIT', filter.key, 0, redis.call('GETBIT', filter.key, 0))
+for i = 1, count do
+  local reply = commit(i)
+  if malformed or not reply then
+    break
   end
-  drop()
-end)
-if #reply == 0 then
-  return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
+  answers[i] = reply
 end
-note_written(filter, added)
-keep(receipt, number, 1, filter.lasting)
-drop()
-return 1
+if malformed then
+  return malformed
+elseif is_written then
+  note_written(filter, added)
+end
+for _, i in ipairs(done) do
+  keep(has_receipts and KEYS[1 + count + i], ARGV[3 + i], 1, filter.lasting)
+end
+if #answers == 0 then
+  return redis.error_reply('BLOOMFULL the newest layer has no room for new items')
+elseif count == 1 then
+  return answers[1]
+end
+for i, reply in ipairs(answers) do
+  answers[i] = type(reply) == 'table' and '-' or reply
+end
+return table.concat(answers)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bloomredis.drivers.aio import execute_step, make_all
+from bloomredis.drivers.aio import drive, execute_step
 from bloomredis.drivers.sharing.batch import Own, copied
 from bloomredis.drivers.sharing.tasks import Coalescer, abandon
+from bloomredis.protocol.merging import make_all
 from bloomredis.protocol.steps import Call, Step
 
 
@@ -16,7 +17,9 @@ class SharedCalls:
 
     def __init__(self, name: str, client: Any) -> None:
         self._client = client
-        self._calls = Coalescer(name, lambda _, asked: make_all(client, [each.call for each in asked]))
+        self._calls = Coalescer(
+            name, lambda _, asked: drive(client, make_all([each.call for each in asked]), execute_step)
+        )
 
     async def execute(self, client: Any, step: Step) -> Any:
         """Execute a step; return the answer to it."""

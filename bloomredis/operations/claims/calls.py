@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import takewhile
 from typing import Any, Final, TypeVar
 
 from mmh3 import hash_bytes
 
 from bloomredis.arguments import shown
-from bloomredis.errors import ClaimLostError
+from bloomredis.errors import ClaimLostError, ConnectionFailedError
 from bloomredis.operations.claims.state import Held, State, Terms, answered
 from bloomredis.operations.items.outcomes import raise_interrupted
 from bloomredis.protocol import clock, scripts
@@ -27,16 +26,14 @@ from bloomredis.protocol.receipts import Lanes, give_back
 from bloomredis.protocol.replies import OutcomeMatters, Refusal, claims_of, is_used_by_clone
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.state.base import Stored
+from bloomredis.stored.state.claim_calls import MOST_CLAIMS, ClaimCall, CommitCall
 from bloomredis.stored.state.handle import Handle, LayoutChanged
 
 C = TypeVar("C")
 
 _CLAIM, _COMMIT, _RELEASE, _EXTEND = map(scripts.load, ("claim", "commit", "release", "extend"))
-_MOST_ITEMS: Final = 200
-"""Items that one script claims: each costs it two more commands than its probes."""
-
-_DONE: Final = 2
-"""The reply to a commit whose claim is gone, and whose item is done."""
+_DENIED, _COMMITTED, _DONE = 0, 1, 2
+"""The replies to a commit; the last one if the claim is gone, and the item is done."""
 
 _AGAIN: Final = "a second call on the same object answers as this one would have"
 
@@ -57,13 +54,12 @@ class Claims:
 
     def claim(self, encoded: bytes, item: Any, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
         """Claim an item; return `make(held)`."""
-
-        def work(handle: Handle) -> Op[C]:
+        while True:
+            handle = self._stored.handle or (yield from self._stored.open())
             packed = handle.layout.pack_one(encoded)
-            (held,) = yield from self._claim(handle, [encoded], [item], packed, terms)
-            return make(held)
-
-        return self._stored.attempt(work)
+            with suppress(LayoutChanged):
+                (held,) = yield from self._claim(handle, (encoded,), (item,), packed, terms)
+                return make(held)
 
     def claim_many(
         self, encoded: Sequence[str | bytes], items: Sequence[Any], terms: Terms, make: Callable[[Held], C]
@@ -87,7 +83,7 @@ class Claims:
         """Claim different items, and append the claims."""
         while len(claims) < len(items):
             handle = yield from self._stored.acquire()
-            run = slice(len(claims), len(claims) + min(_MOST_ITEMS, handle.items))
+            run = slice(len(claims), len(claims) + min(MOST_CLAIMS, handle.items))
             packed = handle.layout.pack(encoded[run])
             with suppress(LayoutChanged):
                 claims += yield from self._claim(handle, encoded[run], items[run], packed, terms)
@@ -101,25 +97,28 @@ class Claims:
         terms: Terms,
     ) -> Op[list[Held]]:
         """Claim packed items in one script; an owner whose call was not answered is used again."""
-        keys = list(map(self._key, encoded))
-        owners = [self._pending.checkout_owners(key + terms.holder) or [terms.new_owner()] for key in keys]
+        keys, pending = list(map(self._key, encoded)), self._pending
+        owners = [
+            (pending.owners and pending.checkout_owners(key + terms.holder)) or [terms.new_owner()]
+            for key in keys
+        ]
         tried = [own[0] for own in owners]
         sent = clock.now()
         try:
             with OutcomeMatters(self._stored.name, _AGAIN):
                 arguments = (packed, terms.lease, b"".join(tried))
-                reply = yield from self._stored.run(_CLAIM, handle, arguments, keys)
+                reply = yield from self._stored.run(_CLAIM, handle, arguments, keys, kind=ClaimCall)
                 answers, busy = claims_of(reply, len(keys))
         except BaseException:  # a refusal too says nothing of an earlier sending
             for key, own in zip(keys, owners, strict=True):
-                self._pending.store_owners(key + terms.holder, own)
+                pending.store_owners(key + terms.holder, own)
             raise
         values = [handle.generation + owner for owner in tried]
         claims = answered(answers, busy, terms, sent, zip(items, encoded, values, strict=True))
         left = [i for i, own in enumerate(owners) if len(own) > 1 and claims[i].state == "busy"]
         if left:  # another call of this object may have the claim, and had no answer either
             for i in left:
-                self._pending.store_owners(keys[i] + terms.holder, owners[i][1:])
+                pending.store_owners(keys[i] + terms.holder, owners[i][1:])
             yield from self._claim_once_more(handle, left, claims, terms)
         return claims
 
@@ -146,24 +145,31 @@ class Claims:
         if held.lane is None:  # a call without an answer may be made again, whatever was learnt since
             self._check(held)
         held.end()
-        yield from self._stored.attempt(partial(self._commit, held=held))
+        while True:
+            handle = self._stored.handle or (yield from self._stored.open())
+            with suppress(LayoutChanged):
+                return (yield from self._commit(handle, held))
 
     def _commit(self, handle: Handle, held: Held) -> Op[None]:
+        stored, item = self._stored, held.encoded
+        packed = handle.layout.pack_one(item)
         if not held.value.startswith(handle.generation):
             # Its filter is gone, or this object, which was given the claim's token, is behind it.
-            item = held.encoded
-            template, packed = self._stored.template(handle), handle.layout.pack_one(item)
-            (is_done,) = yield from self._stored.test(template, (item,), packed)
+            (is_done,) = yield from stored.test(stored.template(handle), (item,), packed)
             held.lane = None  # what an earlier call of it did is gone with its filter
             raise self._lost(held, is_done=is_done)
-        keys, arguments = [self._key(held.encoded)], [handle.layout.pack_one(held.encoded), held.owner]
+        keys, arguments = [self._key(item)], [packed, held.owner]
         if self._retry_safe:
             lane = held.lane_of_commit(self._lanes, handle.check)
-            keys.append(self._lanes.key(lane.name))
+            keys.append(lane.key)
             arguments.append(lane.call.encode())
         try:
-            with OutcomeMatters(self._stored.name, _AGAIN):
-                reply = yield from self._stored.run(_COMMIT, handle, arguments, keys, again=self._retry_safe)
+            with OutcomeMatters(stored.name, _AGAIN):
+                reply = yield from stored.run(
+                    _COMMIT, handle, arguments, keys, again=self._retry_safe, kind=CommitCall
+                )
+                if reply not in (_COMMITTED, _DENIED, _DONE):
+                    raise ConnectionFailedError(f"{reply!r:.80} is no reply to a commit")
         except Refusal as refusal:
             if not is_used_by_clone(refusal):
                 raise
@@ -171,11 +177,11 @@ class Claims:
             held.lane = None
             raise LayoutChanged from refusal
         # In this order, as a thread may be interrupted between any two steps: a lane has one owner.
-        held.state = "done" if reply == 1 else "lost"
+        held.state = "done" if reply == _COMMITTED else "lost"
         used, held.lane = held.lane, None
         if used is not None:
             give_back(used)
-        if reply != 1:
+        if reply != _COMMITTED:
             raise self._lost(held, is_done=reply == _DONE)
 
     def release(self, held: Held) -> Op[None]:

@@ -15,7 +15,7 @@ from bloomredis.errors import ConnectionFailedError, OutcomeUnknownError, Server
 from bloomredis.operations.claims.state import Held
 from bloomredis.protocol import clock
 from bloomredis.protocol.clock import pauses
-from bloomredis.protocol.gather import gather, through, unless_failed
+from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import PASSING, is_unsent
 from bloomredis.protocol.steps import Many, Op, Sleep, Step
 
@@ -28,46 +28,52 @@ _POLLED: Final = 0.05
 """Seconds between two looks for a connection, at most."""
 
 _TOGETHER: Final = 1000
-"""Claims whose calls share a round trip: each is a script call of its own."""
+"""Claims whose calls share a round trip."""
 
 _log = logging.getLogger("bloomredis")
 
 
 def with_connection(operation: Op[T]) -> Op[T]:
     """Run an operation whose steps wait where the client's pool has no connection left for them."""
-    return through(operation, lambda step: _all_sent(step) if isinstance(step, Many) else _sent(step))
+    try:
+        step = next(operation)
+        while True:
+            outcome: Any
+            try:
+                outcome = yield step
+            except Exception as error:
+                outcome = error
+            if _is_unsent(outcome):
+                outcome = yield from _sent_again(step, outcome)
+            advance = operation.throw if isinstance(outcome, Exception) else operation.send
+            step = advance(outcome)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    finally:
+        operation.close()
 
 
-def _sent(step: Step) -> Op[Any]:
-    """Execute a step, again and again while no connection is free for it."""
-    until, waits = 0.0, pauses(_POLLED)
-    while True:
-        try:
-            return (yield step)
-        except Exception as error:
-            if not is_unsent(error):
-                raise
-            if not until:
-                until = clock.now() + CONNECTION_SECONDS
-            pause = next(waits)
-            if clock.now() + pause > until:
-                raise
-        yield Sleep(pause)
+def _is_unsent(outcome: Any) -> bool:
+    """Return whether no connection was free for a step, or for one of its calls."""
+    if isinstance(outcome, list):
+        return any(isinstance(each, Exception) and is_unsent(each) for each in outcome)
+    return isinstance(outcome, Exception) and is_unsent(outcome)
 
 
-def _all_sent(step: Many) -> Op[list[Any]]:
-    """Make calls, and those again that had no connection."""
+def _sent_again(step: Step, outcome: Any) -> Op[Any]:
+    """Make the calls of a step again that had no connection; return the outcome of the step."""
+    calls, outcomes = (step.calls, list(outcome)) if isinstance(step, Many) else ([step], [outcome])
     until, waits = clock.now() + CONNECTION_SECONDS, pauses(_POLLED)
-    outcomes = list((yield step))
-    while unsent := [i for i, each in enumerate(outcomes) if isinstance(each, Exception) and is_unsent(each)]:
+    while unsent := [i for i, each in enumerate(outcomes) if _is_unsent(each)]:
         pause = next(waits)
         if clock.now() + pause > until:
             break
         yield Sleep(pause)
-        again = yield Many([step.calls[i] for i in unsent])
-        for i, outcome in zip(unsent, again, strict=True):
-            outcomes[i] = outcome
-    return outcomes
+        again = yield Many([calls[i] for i in unsent])  # type: ignore[misc]  # only calls are not sent
+        for i, each in zip(unsent, again, strict=True):
+            outcomes[i] = each
+    return outcomes if isinstance(step, Many) else outcomes[0]
 
 
 def together(helds: Sequence[Held], call: Callable[[Held], Op[None]]) -> Op[list[Exception | None]]:

@@ -18,10 +18,10 @@ from bloomredis.arguments import shown
 from bloomredis.protocol import clock
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.receipts import Lane, Lanes
+from bloomredis.stored.state.claim_calls import OWNER_BYTES
 
 State = Literal["claimed", "done", "busy", "released", "lost"]
 
-OWNER_BYTES: Final = 16
 _HOLDER_BYTES: Final = 8
 _TIME_BYTES: Final = 6
 
@@ -102,6 +102,8 @@ class Held:
             lane = lanes.take()
             lane.next_call(crc32(self.encoded, check))
             self.lane = lane  # with the number of this call, not of the last
+        elif not lane.key:  # that of a token
+            lane.key = lanes.key(lane.name)
         return lane
 
     def end(self) -> None:

@@ -47,7 +47,7 @@ from bloomredis.stored.module.header import Link, ModuleState, read_state
 from bloomredis.stored.planning import StorageOptions
 from bloomredis.stored.state.base import UNBOUNDED, Arguments
 from bloomredis.stored.state.handle import Description, Handle, LayoutChanged, ttl_seconds
-from bloomredis.stored.state.item_calls import Contains, Template
+from bloomredis.stored.state.item_calls import Contains, FilterCall, Template
 from bloomredis.stored.state.versioned import Versioned
 
 _RESERVE, _MARK, _CLEAR, _DELETE = map(
@@ -251,7 +251,7 @@ class StoredModule(Versioned):
         """Return a script in the version for filters of the module."""
         return _OWN.get(script.verb) or scripts.load(script.verb, module=True)
 
-    def call(self, *arguments: Any, **options: Any) -> ScriptCall:
+    def call(self, *arguments: Any, **options: Any) -> FilterCall:
         """Return a call of a script; a replica may lack the markers that were just made."""
         return super().call(*arguments, **{**options, "replicas": False})
 

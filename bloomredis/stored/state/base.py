@@ -39,7 +39,7 @@ from bloomredis.stored.state.handle import (
     LayoutChanged,
     UnderWay,
 )
-from bloomredis.stored.state.item_calls import Contains, Template
+from bloomredis.stored.state.item_calls import Contains, FilterCall, Template
 
 T = TypeVar("T")
 Arguments = Sequence[bytes | int | str]
@@ -64,6 +64,7 @@ class CallOptions(TypedDict, total=False):
     replicas: bool
     again: bool
     earlier: bool
+    kind: type[FilterCall]
 
 
 class Stored(ABC):
@@ -199,7 +200,8 @@ class Stored(ABC):
         replicas: bool = True,
         again: bool = True,
         earlier: bool = False,
-    ) -> ScriptCall:
+        kind: type[FilterCall] = FilterCall,
+    ) -> FilterCall:
         """Return a call of a script on the filter that `handle` names.
 
         :param reads: it only reads, and so waits for no replica.
@@ -212,7 +214,7 @@ class Stored(ABC):
         version = self.script(script, WHOLE if earlier and handle.version == IN_BLOCKS else handle.version)
         anywhere = reads and replicas and self.notices_loss
         wait = None if reads else self.wait
-        return ScriptCall(version, handle.tail(keys, arguments), wait, reads=anywhere, again=again)
+        return kind(version, handle, keys, arguments, wait, reads=anywhere, again=again)
 
     def run(
         self,

@@ -10,8 +10,9 @@ from typing import Any, Final, cast
 
 from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Layout, Packing
-from bloomredis.protocol.calls import tail_of
+from bloomredis.protocol.calls import Frame, tail_of
 from bloomredis.protocol.forks import renewed_after_fork
+from bloomredis.protocol.scripts import Script
 from bloomredis.protocol.steps import Command
 from bloomredis.stored.header import Header
 
@@ -85,6 +86,7 @@ class Handle:
     version: int = WHOLE  # of the scripts
     is_being_rebuilt: bool = False  # the layout is that of the filter, then that of its successor
     losses: Iterator[int] = field(default_factory=itertools.count, repr=False)  # that were noticed
+    _frames: dict[tuple[str, int, int], Frame] = field(default_factory=dict, repr=False)
 
     @property
     def bitmap(self) -> Layout:
@@ -98,6 +100,14 @@ class Handle:
         :param keys: those besides the filter's own.
         """
         return tail_of((self.key, *keys, *self.extra), (self.identity, *arguments))
+
+    def frame(self, script: Script, keys: int, arguments: int) -> Frame:
+        """Return the frame of the calls of a script with so many keys and arguments, as for `tail`."""
+        frame = self._frames.get((script.sha, keys, arguments))
+        if frame is None:
+            command = ("EVALSHA", script.sha, *self.tail([b""] * keys, [b""] * arguments))
+            frame = self._frames[script.sha, keys, arguments] = Frame(command, keys, arguments)
+        return frame
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)

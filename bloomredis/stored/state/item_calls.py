@@ -23,6 +23,55 @@ from bloomredis.stored.state.handle import IN_BLOCKS, Handle
 _number: Final = int.from_bytes
 
 
+class FilterCall(ScriptCall):
+    """A call of a script on the filter that a handle names.
+
+    :param keys: those besides the filter's own.
+    :param arguments: those behind the identity.
+    """
+
+    __slots__ = ("arguments", "handle", "keys")
+    FIELDS = (*("is_single", "text", "again", "script", "wait"), *("handle", "keys", "arguments"))
+
+    def __init__(
+        self,
+        script: Script,
+        handle: Handle,
+        keys: Sequence[bytes],
+        arguments: Sequence[bytes | int | str],
+        wait: Wait | None = None,
+        *,
+        reads: bool = False,
+        again: bool = True,
+    ) -> None:
+        self.script = script
+        self.handle = handle
+        self.keys = keys
+        self.arguments = arguments
+        self.wait = wait
+        self.is_single = wait is None
+        self.text = script.text if reads else ""
+        self.again = again
+        self.server = ()
+
+    @property
+    def tail(self) -> Command:  # type: ignore[override]
+        """The keys and arguments."""
+        return self.handle.tail(self.keys, self.arguments)
+
+    @property
+    def commands(self) -> list[Command]:  # type: ignore[override]
+        """The commands, which are sent together."""
+        return confirmed(("EVALSHA", self.script.sha, *self.tail), self.wait)
+
+    def wire(self) -> Wire | None:
+        """Return the command as it is sent, in one piece, and the number of replies."""
+        if self.wait is not None:
+            return None
+        keys, arguments = self.keys, self.arguments
+        return [self.handle.frame(self.script, len(keys), len(arguments)).wire(keys, arguments)], 1
+
+
 class ItemCall(ScriptCall):
     """A call of a script about items of one filter, whose commands are made where they are asked for."""
 

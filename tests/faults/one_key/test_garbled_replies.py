@@ -110,7 +110,7 @@ def test_a_look_at_the_filter(any_proxy: Proxy, verb: str, reply: bytes) -> None
 def test_forms() -> None:
     """A reply of each kind, and one that is not."""
     for name, right, wrong in (
-        ("commit", 1, b"1"),
+        ("extend", 1, b"1"),
         ("GETRANGE", b"", 3),
         ("GET", None, 3),
         ("time", b"12", b"x"),

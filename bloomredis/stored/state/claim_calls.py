@@ -1,0 +1,116 @@
+"""Calls that claim items and commit their claims; one script can do what several of them do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Final, Self
+
+from bloomredis.errors import ConnectionFailedError
+from bloomredis.protocol import replies
+from bloomredis.protocol.merging import Mergeable
+from bloomredis.protocol.replies import Refusal, claims_of
+from bloomredis.stored.state.item_calls import FilterCall
+
+OWNER_BYTES: Final = 16
+
+MOST_CLAIMS: Final = 200
+"""Claims in one script: each costs it some ten commands."""
+
+_COMMITS: Final = re.compile(r"[012-]+")
+
+
+class _ClaimsCall(FilterCall, Mergeable):
+    """A call about claims: its keys begin with theirs, and its arguments with their packed items."""
+
+    __slots__ = ()
+
+    @property
+    def group(self) -> Hashable:
+        """What the calls of a group have in common; None for a call that waits for replicas."""
+        if self.wait is not None:
+            return None
+        return self.script.sha, id(self.handle), self.again, self.server, *self._of_all
+
+    @property
+    def _of_all(self) -> Sequence[Hashable]:
+        """The arguments that are those of each claim."""
+        return ()
+
+    @property
+    def names(self) -> Sequence[bytes]:
+        """The keys of the claims."""
+        return self.keys[: len(self._owners) // OWNER_BYTES]
+
+    @property
+    def most(self) -> int:
+        """Limit of claims in one script."""
+        return min(MOST_CLAIMS, self.handle.items)
+
+    @property
+    def _owners(self) -> Any:
+        """The owners of the claims, one after the other."""
+        return self.arguments[1]
+
+    def _made(self, keys: list[bytes], arguments: list[Any]) -> Self:
+        made = type(self)(self.script, self.handle, keys, arguments, again=self.again)
+        made.server = self.server
+        return made
+
+
+class ClaimCall(_ClaimsCall):
+    """Claims; the arguments are the packed items, the lease and the owners."""
+
+    __slots__ = ()
+
+    @property
+    def _of_all(self) -> Sequence[Hashable]:
+        return self.arguments[1:2]
+
+    @property
+    def _owners(self) -> Any:
+        return self.arguments[2]
+
+    def joined(self, calls: Sequence[Self]) -> Self:
+        """Return one call that makes all these claims."""
+        packed, leases, owners = zip(*[each.arguments for each in calls], strict=True)
+        keys = list(chain.from_iterable(each.keys for each in calls))
+        return self._made(keys, [b"".join(packed), leases[0], b"".join(owners)])
+
+    def split(self, reply: Any, calls: Sequence[Self]) -> Iterator[str]:
+        """Yield the reply to each of the calls."""
+        answers, left = claims_of(reply, len(self.keys))
+        busy = iter(left)
+        for call in calls:
+            own, answers = answers[: len(call.keys)], answers[len(call.keys) :]
+            yield " ".join([own, *(str(next(busy)) for answer in own if answer == "b")])
+
+
+class CommitCall(_ClaimsCall):
+    """Commits of claims; behind the keys of the claims are the receipts, if the commits have lanes.
+
+    The arguments are the packed items, the owners, and with lanes the number of each commit in its lane.
+    """
+
+    __slots__ = ()
+
+    def joined(self, calls: Sequence[Self]) -> Self:
+        """Return one call that makes all these commits."""
+        claims = chain.from_iterable(each.names for each in calls)
+        receipts = chain.from_iterable(each.keys[len(each.names) :] for each in calls)
+        packed, owners, *numbers = zip(*[each.arguments for each in calls], strict=True)
+        return self._made([*claims, *receipts], [b"".join(packed), b"".join(owners), *chain(*numbers)])
+
+    def split(self, reply: Any, calls: Sequence[Self]) -> Iterator[int | Refusal]:
+        """Yield the reply to each of the calls, which have one commit each."""
+        text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
+        if not isinstance(text, str) or not _COMMITS.fullmatch(text) or len(text) > len(calls):
+            raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {len(calls)} commits")
+        for answer in text.ljust(len(calls)):
+            if answer == "-":
+                yield Refusal(replies.LANE, "the lane has gone on since this call")
+            elif answer == " ":
+                yield Refusal(replies.FULL, "the newest layer has no room for new items")
+            else:
+                yield int(answer)

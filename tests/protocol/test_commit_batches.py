@@ -1,0 +1,132 @@
+"""Commits that share a script: each is done, denied or refused by itself, and answered again as at first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from bloomredis import BloomFilter, ScalingBloomFilter
+from bloomredis.protocol import scripts
+
+pytestmark = pytest.mark.every_server
+
+OWNERS = [b"sixteen bytes %02d" % i for i in range(4)]
+CLAIMS = [b"{seen}:claim:%032d" % i for i in range(4)]
+LANES = [b"{seen}:receipt:0123456789abcdef-%d" % i for i in range(4)]
+
+
+@pytest.fixture
+def identity(client: redis.Redis) -> Any:
+    """The identity of a filter that the server has."""
+    BloomFilter(client, "seen", capacity=1000, error_rate=0.01, layout="classic").reserve()
+    return client.getrange("seen", 0, 55)
+
+
+def item(identity: bytes, number: int) -> bytes:
+    return bytes([number, 0, 0, 0]) * identity[8]
+
+
+def held(client: redis.Redis, identity: bytes, *numbers: int) -> None:
+    for i in numbers:
+        client.set(CLAIMS[i], identity[40:48] + OWNERS[i])
+
+
+def commit(client: redis.Redis, identity: bytes, *numbers: int, calls: str = "1111") -> Any:
+    """Commit the claims with these numbers by one script."""
+    packed = b"".join(item(identity, i) for i in numbers)
+    keys = [b"seen", *(CLAIMS[i] for i in numbers), *(LANES[i] for i in numbers)]
+    owners, names = b"".join(OWNERS[i] for i in numbers), [f"{calls[i]}.00000000" for i in numbers]
+    return client.eval(scripts.load("commit").text, len(keys), *keys, identity, packed, owners, *names)
+
+
+def state(client: redis.Redis) -> dict[Any, Any]:
+    return {key: client.dump(key) for key in client.scan_iter()}
+
+
+def count(client: redis.Redis) -> int:
+    stored: Any = client.getrange("seen", 56, 63)
+    return int.from_bytes(stored)
+
+
+def test_each_is_answered_by_itself(client: redis.Redis, identity: bytes) -> None:
+    """1 for a claim that is held, 0 for one that is not, 2 if its item is done; a repeat answers the same."""
+    held(client, identity, 0, 2)
+    client.eval(scripts.load("add").text, 1, b"seen", identity, item(identity, 3))
+    assert commit(client, identity, 0, 1, 2, 3) == b"1012"
+    assert count(client) == 3
+    assert not client.exists(*CLAIMS)
+    before = state(client)
+    assert commit(client, identity, 0, 1, 2, 3) == b"1012"
+    assert state(client) == before
+
+
+def test_a_denial_is_repeated_as_it_was(client: redis.Redis, identity: bytes) -> None:
+    """By a commit alone too: that the item is done does not become "somebody else may have it"."""
+    client.eval(scripts.load("add").text, 1, b"seen", identity, item(identity, 0))
+    assert [commit(client, identity, 0), commit(client, identity, 0)] == [2, 2]
+
+
+def test_a_repeat_in_other_company_is_answered_as_at_first(client: redis.Redis, identity: bytes) -> None:
+    """Alone, or with others: each commit has a receipt of its own."""
+    held(client, identity, 0, 1)
+    assert commit(client, identity, 0, 1) == b"11"
+    held(client, identity, 2)
+    assert commit(client, identity, 1) == 1
+    assert commit(client, identity, 0, 2) == b"11"
+    assert count(client) == 3
+
+
+def test_a_lane_that_has_gone_on_refuses_its_commit_alone(client: redis.Redis, identity: bytes) -> None:
+    """The others are done."""
+    held(client, identity, 0, 1, 2)
+    assert commit(client, identity, 1, calls="1211") == 1
+    held(client, identity, 1)
+    assert commit(client, identity, 0, 1, 2) == b"1-1"
+    assert client.get(CLAIMS[1]) == identity[40:48] + OWNERS[1]
+    assert count(client) == 3
+
+
+def test_without_receipts(client: redis.Redis, identity: bytes) -> None:
+    """As for a filter with retry_safe=False."""
+    held(client, identity, 0, 1)
+    keys, owners = [b"seen", *CLAIMS[:3]], b"".join(OWNERS[:3])
+    packed = b"".join(item(identity, i) for i in range(3))
+    text = scripts.load("commit").text
+    assert client.eval(text, len(keys), *keys, identity, packed, owners) == b"110"
+    assert client.eval(text, len(keys), *keys, identity, packed, owners) == b"220"
+
+
+def test_a_batch_that_is_malformed_changes_nothing(client: redis.Redis, identity: bytes) -> None:
+    """As many claims as items, and as many receipts or none."""
+    held(client, identity, 0, 1)
+    packed, owners = b"".join(item(identity, i) for i in range(2)), b"".join(OWNERS[:2])
+    before = state(client)
+    for keys in ([b"seen", CLAIMS[0]], [b"seen", *CLAIMS[:2], LANES[0]], [b"seen", *CLAIMS[:2], *LANES[:3]]):
+        with pytest.raises(redis.ResponseError, match="BLOOMARGUMENT"):
+            client.eval(
+                scripts.load("commit").text, len(keys), *keys, identity, packed, owners, "1.00000000", "1.0"
+            )
+        assert state(client) == before
+
+
+def test_layers_are_begun_between_commits(client: redis.Redis) -> None:
+    """A script ends where the newest layer is full; the rest goes into the next one."""
+    f = ScalingBloomFilter(client, "grows", capacity=20, error_rate=1e-6)
+    claims = f.claim_many([f"{i}" for i in range(150)])
+    assert f.commit_many(claims) == ["done"] * 150
+    assert f.info().count == 150
+    assert f.contains_many([f"{i}" for i in range(150)]) == [True] * 150
+
+
+def test_many_commits_share_scripts(client: redis.Redis) -> None:
+    """Those of claims that are lost say so, and the others are done."""
+    f = BloomFilter(client, "many", capacity=1000, error_rate=1e-6)
+    claims = f.claim_many([f"{i}" for i in range(450)])
+    f.add("7")
+    for i in range(0, 450, 9):
+        client.delete(f._operations._claims._key(f"{i}"))
+    states = f.commit_many(claims)
+    assert states == ["lost" if i % 9 == 0 else "done" for i in range(450)]
+    assert f.info().count == 400
