@@ -69,7 +69,7 @@ class Claimer(Driven, Generic[I]):
         """
         arguments.flag("renew", renew)
         made = partial(Claim, self, renew=renew)
-        return self._run(self._operations.claim(item, lease, made, owner))
+        return self._run_claim(self._operations.claim(item, lease, made, owner))
 
     def claim_many(
         self, items: Iterable[I], lease: float | timedelta = 30.0, *, owner: str | None = None

@@ -19,12 +19,14 @@ class Driven(Bound[sync.SyncClient]):
 
     _is_asyncio = False
     _operations: FilterOperations | RoutedOperations
+    _shared: Callable[[Any, Any], Any] | None = None
+    """Executes the calls about one claim, together with those of other threads."""
 
     def _run(self, operation: Op[T]) -> T:
         return sync.drive(self._link, operation)
 
     def _run_claim(self, operation: Op[T]) -> T:
-        return self._run(operation)
+        return sync.drive(self._link, operation, self._shared)
 
 
 class AsyncDriven(Bound[aio.AsyncClient]):

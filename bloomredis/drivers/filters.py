@@ -16,7 +16,7 @@ from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
-from bloomredis.drivers.sharing.threads import Coalescer
+from bloomredis.drivers.sharing.threads import Threads
 from bloomredis.drivers.sync import SyncClients, drive
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.items.outcomes import PASSING, raise_unread
@@ -44,17 +44,18 @@ class Filter(Claimer[I], Portable[I]):
         self._link = client = self._linked()
         self._coalesce = operations.options.coalesce is True
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
-        self._adds = Coalescer(client, operations.add_encoded)
-        self._tests = Coalescer(client, lambda items, _: operations.contains_encoded(items))
+        self._adds = Threads(client, operations.add_encoded)
+        self._tests = Threads(client, lambda items, _: operations.contains_encoded(items))
+        self._shared = Threads.of_calls(client).execute if self._coalesce else None
 
     def _run_batch(
-        self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], coalescer: Coalescer
+        self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], shared: Threads
     ) -> list[bool]:
         batch = listed(items)
         if not self._coalesce or not 0 < len(batch) < MOST_ITEMS:
             return list(self._run(verb(batch)))
         several = Several(self._operations.codec.encode_each(batch), batch)
-        return list(coalescer.submit(several, verb, batch))
+        return list(shared.share(several, verb, batch))
 
     @classmethod
     def open(cls, client: SyncClients, name: str, **options: Unpack[CommonParameters[I]]) -> Self:
@@ -86,7 +87,7 @@ class Filter(Claimer[I], Portable[I]):
         if token is not None or not self._coalesce:
             return drive(self._link, operations.add(item, token=token))
         encoded = operations.codec.encode_for_batch(item)
-        answer: bool = self._adds.submit(encoded, operations.add, item)
+        answer: bool = self._adds.share(encoded, operations.add, item)
         return answer
 
     def contains(self, item: I) -> bool:
@@ -102,7 +103,7 @@ class Filter(Claimer[I], Portable[I]):
         if not self._coalesce:
             return drive(self._link, operations.contains(item))
         encoded = operations.codec.encode_for_batch(item)
-        answer: bool = self._tests.submit(encoded, operations.contains, item)
+        answer: bool = self._tests.share(encoded, operations.contains, item)
         return answer
 
     def __contains__(self, item: I) -> bool:

@@ -40,8 +40,8 @@ def drive(
 ) -> T:
     """Execute an operation's steps until it has its answer."""
     forks.check()
-    make = client.call if type(client) is DirectClient else None
-    execute, meter = execute or _execute, of_thread.meter
+    make = client.call if execute is None and type(client) is DirectClient else None
+    execute, meter = execute or execute_step, of_thread.meter
     try:
         step = next(operation)
         while True:
@@ -66,7 +66,8 @@ def drive(
         operation.close()  # so that it notices an interruption at once
 
 
-def _execute(client: Any, step: steps.Step) -> Any:
+def execute_step(client: Any, step: steps.Step) -> Any:
+    """Execute a step; return the answer to it."""
     if isinstance(step, steps.Call):
         return _make(_at(client, step.server) if step.server else client, step)
     if isinstance(step, steps.Many):

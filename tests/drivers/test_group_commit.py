@@ -133,15 +133,13 @@ def test_a_call_of_a_loop_that_was_closed_ends_later() -> None:
         raise AssertionError
 
     async def begun(over: asyncio.Future[bool]) -> Any:
-        assert shared.join("x") is None
-        call = shared.alone("x", asyncio.wait_for(over, None))
+        call: Any = shared.share("x", waiting, over)
         call.send(None)
         return call
 
     async def work() -> bool:
         over = asyncio.get_running_loop().create_future()
-        assert shared.join("x") is None
-        call = asyncio.ensure_future(shared.alone("x", asyncio.wait_for(over, None)))
+        call = asyncio.ensure_future(shared.share("x", waiting, over))
         await asyncio.sleep(0)
         left.close()
         assert shared.is_under_way("x")
@@ -149,7 +147,10 @@ def test_a_call_of_a_loop_that_was_closed_ends_later() -> None:
         done: bool = await call
         return done
 
-    shared = tasks.Coalescer("seen", nobody)
+    def waiting(over: asyncio.Future[bool]) -> Any:
+        return asyncio.wait_for(over, None)
+
+    shared = tasks.Tasks("seen", None, nobody, lambda _, call: call)
     old = asyncio.new_event_loop()
     left = old.run_until_complete(begun(old.create_future()))
     old.close()
@@ -165,10 +166,10 @@ def test_an_answer_that_a_closed_loop_left_is_kept(any_server: Server) -> None:
 
     async def leave() -> Any:
         await f.add("warm")
-        shared._under_way.append({"another"})
+        shared._queue.under_way.append({"another"})
         call = f.add("a")
         future = call.send(None)
-        shared._under_way.clear()
+        shared._queue.under_way.clear()
         await asyncio.wait([future])
         await client.aclose()
         return call

@@ -126,7 +126,7 @@ def test_many_commits_share_scripts(client: redis.Redis) -> None:
     claims = f.claim_many([f"{i}" for i in range(450)])
     f.add("7")
     for i in range(0, 450, 9):
-        client.delete(f._operations._claims._key(f"{i}"))
+        client.delete(claims[i]._operations._claims._key(f"{i}"))
     states = f.commit_many(claims)
     assert states == ["lost" if i % 9 == 0 else "done" for i in range(450)]
     assert f.info().count == 400

@@ -1,21 +1,24 @@
-"""Group commit without I/O: which waiting calls share the next script call, and the outcome of each.
+"""Group commit without I/O: which waiting calls share the next round trip, and the outcome of each.
 
 A call that finds nobody under way goes at once, alone.  Calls that arrive while others are under way
-wait, in order, and leave together in the next script call.  Nothing waits on a timer.  `threads` and `tasks`
-know how to wait and to run.
+wait, in order, and leave together in the next round trip.  Nothing waits on a timer.  `threads` and `tasks`
+park and wake the callers, and send.
 """
 
 from __future__ import annotations
 
 import copy
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
-from itertools import accumulate, chain, count, repeat
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, chain, compress
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
 from bloomredis.operations.items.outcomes import Answers
+from bloomredis.protocol.merging import make_all
+from bloomredis.protocol.steps import Call, Op
+
+W = TypeVar("W")
 
 MOST_ITEMS: Final = 400
 """Items that share one script call; with 7 hashes that is about what it may take (`PROBES_A_CALL`)."""
@@ -29,16 +32,25 @@ class Several(NamedTuple):
 
 
 class Own:
-    """A call that stays one of its own: nothing else is equal to it."""
+    """A script call that shares a round trip; no other call is equal to it."""
 
     __slots__ = ("call",)
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Call) -> None:
         self.call = call
+
+    def alone(self) -> Call:
+        """Return the step that makes the call."""
+        return self.call
+
+    @staticmethod
+    def together(batch: Sequence[Own], _: object) -> Op[list[Any]]:
+        """Return the operation that makes all calls of a batch."""
+        return make_all([each.call for each in batch])
 
 
 Asked = str | bytes | Several | Own
-"""What a call asks for: one encoded item, several, or something of its own."""
+"""What a call asks for: one encoded item, several, or a script call of its own."""
 
 
 def items_of(asked: Asked) -> Sequence[Any]:
@@ -46,45 +58,114 @@ def items_of(asked: Asked) -> Sequence[Any]:
     return asked.items if isinstance(asked, Several) else (asked,)
 
 
-def leaving(
-    queue: Sequence[Asked], most: int = MOST_ITEMS, under_way: Collection[AbstractSet[str | bytes]] = ()
-) -> int:
-    """Return how many calls leave together: with up to `most` items, or one call with more.
+class Batch(Generic[W]):
+    """Calls that share a round trip: their callers, what each asks for, and the items of all."""
 
-    A call with an item that is under way stays, and so do those behind it: equal items are answered in
-    the order of their calls.
+    def __init__(self, callers: list[W], asked: list[Asked]) -> None:
+        self.callers, self.asked = callers, asked
+        self.items: list[Any] = _gathered(asked)
+        self.own = set(self.items)
+        self.answers: list[Any] | Exception | None = None
+
+    def delivered(self, answers: list[Any] | Exception) -> Iterator[tuple[W, Any]]:
+        """Return each caller with its answer (of several items a list), or with an error of its own.
+
+        :param answers: those to all items, or the error in their place.
+        """
+        self.answers = answers
+        return zip(self.callers, _answers(self.asked, answers), strict=False)
+
+    def keep(self, caller: W) -> None:
+        """Save the answers of a caller that has gone, for a retry."""
+        kept = self.answers.answers if isinstance(self.answers, BatchInterruptedError) else self.answers
+        if isinstance(kept, Answers) and caller in self.callers:
+            at = self.callers.index(caller)
+            start = sum(len(items_of(asked)) for asked in self.asked[:at])
+            kept.keep(range(start, min(start + len(items_of(self.asked[at])), len(kept))))
+
+
+class Batcher(Generic[W]):
+    """The calls of one verb: those that wait, in order, and the items under way.
+
+    :param is_gone: returns whether a caller waits no longer; its call leaves with no batch.
+    :param batches: limit of batches under way.
+    :param fewest: items worth a batch while another is under way.  Of more than that half of all calls leave
+        together, so that two batches take turns: one in the server, one here.
     """
-    number = min(most, len(queue))
-    if Several in map(type, queue[:number]):
-        total = list(accumulate([len(items_of(asked)) for asked in queue[:number]]))
-        number = max(1, bisect_right(total, most))
-    items = gathered(queue[:number])
-    if all(each.isdisjoint(items) for each in under_way):
-        return number
-    barred = set().union(*under_way)
-    return next(at for at, asked in enumerate(queue) if not barred.isdisjoint(items_of(asked)))
+
+    def __init__(self, is_gone: Callable[[W], bool], batches: int, fewest: int) -> None:
+        self._is_gone, self._batches, self._fewest = is_gone, batches, fewest
+        self.callers: list[W] = []  # those that wait,
+        self.asked: list[Asked] = []  # and what each asks for
+        self.under_way: list[set[Any]] = []  # the items of each batch, and of a call alone
+
+    def __len__(self) -> int:
+        return len(self.callers)
+
+    def begin(self, asked: Asked) -> set[Any]:
+        """Note that a call goes alone; return its items, for `end`."""
+        own = set(items_of(asked))
+        self.under_way.append(own)
+        return own
+
+    def end(self, own: set[Any]) -> None:
+        """Note that these items are under way no longer."""
+        if own in self.under_way:  # else a forked child ends a call that its parent began
+            self.under_way.remove(own)
+
+    def depart(self) -> Batch[W] | None:
+        """Take the calls that leave now; None if they stay until `end`."""
+        while self.asked and len(self.under_way) < self._batches:
+            half = max(self._fewest, (len(self.asked) + sum(map(len, self.under_way)) + 1) // 2)
+            if self.under_way and len(self.asked) < half:
+                break
+            number = self._leaving(min(MOST_ITEMS, half))
+            if not number:
+                break
+            callers, asked = self.callers[:number], self.asked[:number]
+            del self.callers[:number], self.asked[:number]
+            if any(map(self._is_gone, callers)):
+                waiting = [not self._is_gone(caller) for caller in callers]
+                callers, asked = list(compress(callers, waiting)), list(compress(asked, waiting))
+            if callers:
+                batch = Batch(callers, asked)
+                self.under_way.append(batch.own)
+                return batch
+        return None
+
+    def _leaving(self, most: int) -> int:
+        """Return how many calls leave together: with up to `most` items, or one call with more.
+
+        A call with an item that is under way stays, and so do those behind it: equal items are answered in
+        the order of their calls.
+        """
+        number = min(most, len(self.asked))
+        if Several in map(type, self.asked[:number]):
+            total = list(accumulate([len(items_of(asked)) for asked in self.asked[:number]]))
+            number = max(1, bisect_right(total, most))
+        if all(each.isdisjoint(_gathered(self.asked[:number])) for each in self.under_way):
+            return number
+        barred = set().union(*self.under_way)
+        return next(at for at, asked in enumerate(self.asked) if not barred.isdisjoint(items_of(asked)))
 
 
-def gathered(batch: Sequence[Asked]) -> list[str | bytes]:
+def _gathered(batch: Sequence[Asked]) -> list[Any]:
     """Return the items of all calls of a batch."""
-    if Several in map(type, batch):
-        return list(chain.from_iterable(map(items_of, batch)))
-    return list(batch)  # type: ignore[arg-type]  # there is no `Several`
+    return list(chain.from_iterable(map(items_of, batch)) if Several in map(type, batch) else batch)
 
 
-Outcome = tuple[Any, list[bool] | Exception, int]
-"""Of a call: an answer (a bool, or a list of them) or an error of its own; what its batch was answered, and
-the index of its first item in the batch."""
+def _answers(batch: Sequence[Asked], answers: list[Any] | Exception) -> Iterable[Any]:
+    """Return the answer or the error of each call."""
+    if not isinstance(answers, list) or Several in map(type, batch):
+        return _sliced(batch, answers)
+    return map(_answer_of_its_own, answers) if isinstance(batch[0], Own) else answers
 
 
-def outcomes(batch: Sequence[Asked], answers: list[bool] | Exception) -> Iterable[Outcome]:
-    """Return the outcome of each call."""
-    if isinstance(answers, list) and Several not in map(type, batch):
-        return zip(answers, repeat(answers), count(), strict=False)
-    return _sliced(batch, answers)
+def _answer_of_its_own(answer: Any) -> Any:
+    return copied(answer) if isinstance(answer, Exception) else answer
 
 
-def _sliced(batch: Sequence[Asked], answers: list[bool] | Exception) -> Iterator[Outcome]:
+def _sliced(batch: Sequence[Asked], answers: list[Any] | Exception) -> Iterator[Any]:
     error, known = None, answers
     tokens: Sequence[str | None] = ()
     if isinstance(known, Exception):
@@ -97,17 +178,10 @@ def _sliced(batch: Sequence[Asked], answers: list[bool] | Exception) -> Iterator
         own = known[start:stop]
         if len(own) < stop - start and error is not None:
             sent = start + len(own) - len(known)  # index of its first item without an answer among such
-            yield _own_error(asked, own, error, tokens[sent : stop - len(known)]), answers, start
+            yield _own_error(asked, own, error, tokens[sent : stop - len(known)])
         else:
-            yield own if isinstance(asked, Several) else own[0], answers, start
+            yield own if isinstance(asked, Several) else own[0]
         start = stop
-
-
-def keep(answers: list[bool] | Exception, start: int, count: int) -> None:
-    """Keep the answers of a call whose caller is not there any more, for who asks again."""
-    kept = answers.answers if isinstance(answers, BatchInterruptedError) else answers
-    if isinstance(kept, Answers):
-        kept.keep(range(start, min(start + count, len(kept))))
 
 
 def _own_error(asked: Asked, own: list[bool], error: Exception, tokens: Sequence[str | None]) -> Exception:

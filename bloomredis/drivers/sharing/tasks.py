@@ -1,30 +1,20 @@
-"""Group commit for asyncio tasks."""
+"""Group commit for asyncio tasks: each waits for a future of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from asyncio import get_running_loop
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from itertools import compress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from bloomredis.bits.batch import Encoded
-from bloomredis.drivers.sharing.batch import (
-    MOST_ITEMS,
-    Asked,
-    Outcome,
-    gathered,
-    items_of,
-    keep,
-    leaving,
-    outcomes,
-)
+from bloomredis.drivers.aio import drive, execute_step
+from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, Own
 from bloomredis.errors import OutcomeUnknownError
+from bloomredis.protocol.steps import Call, Step
 
-T = TypeVar("T")
-Waiting = asyncio.Future[Outcome]
+Waiting = asyncio.Future[Any]
 
 
 def processors() -> int:
@@ -33,7 +23,7 @@ def processors() -> int:
     return len(usable(0)) if usable else os.cpu_count() or 1
 
 
-MOST_UNDER_WAY: Final = 2
+BATCHES: Final = 2
 """Batches under way at once: one in the server while the next is packed and the last handed out."""
 
 FEWEST_ITEMS: Final = 32 if processors() > 1 else 64
@@ -41,37 +31,83 @@ FEWEST_ITEMS: Final = 32 if processors() > 1 else 64
 which the server may use where it has a processor of its own."""
 
 
-class Coalescer:
+class Tasks:
     """Sends the calls of one verb; those that find others under way share round trips.
 
-    A call waits for a future, whose result is its `Outcome`, an error too.
+    :param together: returns what makes all calls of a batch, given their items twice.
+    :param run: runs that, or what makes a call alone, with the client.
     """
 
     def __init__(
-        self, name: str, send: Callable[[Encoded, Sequence[Any]], Coroutine[Any, Any, list[bool]]]
+        self,
+        name: str,
+        client: Any,
+        together: Callable[[Any, Any], Any],
+        run: Callable[[Any, Any], Coroutine[Any, Any, Any]] = drive,
     ) -> None:
-        self._name = name
-        self._send = send
+        self._name, self._client, self._together, self._run = name, client, together, run
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: set[Coroutine[Any, Any, Any]] = set()  # the calls that have been sent
+        self._answered: list[Batch[Waiting]] = []  # whose callers may be woken and not have run yet,
+        self._left: list[Batch[Waiting]] = []  # and never will, since their loop was closed
 
-    def join(self, asked: Asked) -> Waiting | None:
-        """Return what to wait for of a call in the next batch; None if nobody is under way."""
+    def share(self, asked: Asked, alone: Callable[[Any], Any], argument: object) -> Awaitable[Any]:
+        """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch.
+
+        Await the answer.  A caller that is cancelled meanwhile calls `abandon` with what it has awaited;
+        `wait` does both, for a coroutine more.
+        """
         loop = get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
-        if not self._scheduled:
-            if not (self._under_way or self._asked):
-                return None
+        queue = self._queue
+        if not self._is_scheduled:
+            if not (queue.under_way or queue.asked):
+                return self._go_alone(asked, self._run(self._client, alone(argument)))
             self._schedule()
-        call: Waiting = asyncio.Future(loop=loop)
-        self._calls.append(call)
-        self._asked.append(asked)
-        return call
+        waiting: Waiting = asyncio.Future(loop=loop)
+        queue.callers.append(waiting)
+        queue.asked.append(asked)
+        return waiting
+
+    async def wait(self, asked: Asked, alone: Callable[[Any], Any], argument: object) -> Any:
+        """Send a call likewise; return its answer, which is saved for a retry if the caller has gone."""
+        call = self.share(asked, alone, argument)
+        try:
+            return await call
+        except (asyncio.CancelledError, GeneratorExit):
+            self.abandon(call)
+            raise
+
+    def execute(self, client: Any, step: Step) -> Coroutine[Any, Any, Any]:
+        """Execute a step of an operation: a call of one script may share its round trip."""
+        if isinstance(step, Call) and step.is_single:
+            own = Own(step)
+            return self.wait(own, Own.alone, own)
+        return execute_step(client, step)  # WAIT keeps a connection busy
+
+    @classmethod
+    def of_calls(cls, name: str, client: Any) -> Tasks:
+        """Return what sends calls of scripts, for `execute`."""
+
+        def run(client: Any, made: Any) -> Coroutine[Any, Any, Any]:
+            return execute_step(client, made) if isinstance(made, Call) else drive(client, made)
+
+        return cls(name, client, Own.together, run)
+
+    def abandon(self, call: Awaitable[Any]) -> None:
+        """Save the answers of a call for which nobody waits any more, whether they are here or come later."""
+        if not isinstance(call, asyncio.Future) or call.cancelled():
+            return
+        if call.done():
+            for batch in (*self._left, *self._answered):
+                batch.keep(call)
+        elif not call.get_loop().is_closed():
+            call.cancel()
 
     def is_under_way(self, item: str | bytes) -> bool:
         """Return whether a call with an item has been sent and not been answered."""
-        return self._loop is not None and any(item in each for each in self._under_way)
+        return self._loop is not None and any(item in each for each in self._queue.under_way)
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -82,34 +118,29 @@ class Coalescer:
         for left in [*self._open]:  # the items of a call that its loop has left are pending once it is closed
             with suppress(Exception):
                 left.close()
-        self._loop, self._open = loop, set()
-        self._calls: list[Waiting] = []  # those that have not left,
-        self._asked: list[Asked] = []  # and what each asks for
-        self._under_way: list[set[str | bytes]] = []  # the items of each batch, and of a call alone
-        self._scheduled = False
+        self._loop, self._open, self._left, self._answered = loop, set(), self._answered, []
+        self._queue = Batcher[Waiting](asyncio.Future.done, BATCHES, FEWEST_ITEMS)
+        self._is_scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def alone(self, asked: Asked, call: Coroutine[Any, Any, T]) -> T:
-        """Make a call when `join` has found nobody under way."""
-        own, under_way = set(items_of(asked)), self._under_way
-        under_way.append(own)
+    async def _go_alone(self, asked: Asked, call: Coroutine[Any, Any, Any]) -> Any:
+        queue = self._queue
+        own = queue.begin(asked)
         self._open.add(call)
         try:
             return await call
         finally:
             self._open.discard(call)
-            under_way.remove(own)
-            if under_way is self._under_way and self._asked:  # else this loop was closed
+            queue.end(own)
+            if queue.asked and queue is self._queue:  # else this loop was closed
                 self._schedule()
 
-    async def _run_batch(
-        self, calls: Sequence[Waiting], asked: Sequence[Asked], items: Encoded, own: set[str | bytes]
-    ) -> None:
-        answers: list[bool] | Exception = OutcomeUnknownError(
+    async def _run_batch(self, batch: Batch[Waiting]) -> None:
+        answers: list[Any] | Exception = OutcomeUnknownError(
             "the task that sent this call with others was ended; "
             "a second call on the same object answers as this one would have"
         )
-        under_way, call = self._under_way, self._send(items, items)
+        queue, call = self._queue, self._run(self._client, self._together(batch.items, batch.items))
         self._open.add(call)
         try:
             answers = await call
@@ -117,56 +148,36 @@ class Coalescer:
             answers = error
         finally:  # also where something else is raised
             self._open.discard(call)
-            under_way.remove(own)
-            if not calls[0].get_loop().is_closed():
-                _deliver(calls, asked, answers)
+            queue.end(batch.own)
+            if not batch.callers[0].get_loop().is_closed():
+                self._deliver(batch, answers)
                 self._schedule()  # those who are woken now come back before the next departure
+
+    def _deliver(self, batch: Batch[Waiting], answers: list[Any] | Exception) -> None:
+        self._answered.append(batch)
+        for caller, answer in batch.delivered(answers):
+            try:
+                if isinstance(answer, Exception):
+                    caller.set_exception(answer)
+                    caller.exception()  # or asyncio would log it where the caller has gone
+                else:
+                    caller.set_result(answer)
+            except asyncio.InvalidStateError:  # it was cancelled
+                batch.keep(caller)
 
     def _schedule(self) -> None:
         # The next batch is left to the end of the loop's turn, so that all tasks that are being woken up
         # now join it.
         loop = self._loop
-        if loop and not (self._scheduled or len(self._under_way) >= MOST_UNDER_WAY or loop.is_closed()):
-            self._scheduled = True
-            loop.call_soon(self._dispatch)
+        if loop and not (self._is_scheduled or len(self._queue.under_way) >= BATCHES or loop.is_closed()):
+            self._is_scheduled = True
+            loop.call_soon(self._dispatch, len(self._answered))
 
-    def _dispatch(self) -> None:
-        self._scheduled = False
-        while self._asked and len(self._under_way) < MOST_UNDER_WAY:
-            # Half of all calls, so that two halves take turns in the server and here.
-            half = max(FEWEST_ITEMS, (len(self._asked) + sum(map(len, self._under_way)) + 1) // 2)
-            if self._under_way and len(self._asked) < half:
-                return  # the end of the others schedules the next
-            number = leaving(self._asked, min(MOST_ITEMS, half), self._under_way)
-            if not number:
-                return  # the end of what bars it schedules the next
-            calls, asked = self._calls[:number], self._asked[:number]
-            del self._calls[:number], self._asked[:number]
-            if any(map(asyncio.Future.done, calls)):
-                waiting = [not call.done() for call in calls]
-                calls, asked = list(compress(calls, waiting)), list(compress(asked, waiting))
-            if calls:
-                items = gathered(asked)
-                own = set(items)
-                self._under_way.append(own)
-                task = asyncio.get_running_loop().create_task(self._run_batch(calls, asked, items, own))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-
-
-def _deliver(calls: Sequence[Waiting], asked: Sequence[Asked], answers: list[bool] | Exception) -> None:
-    for call, outcome in zip(calls, outcomes(asked, answers), strict=False):
-        try:
-            call.set_result(outcome)
-        except asyncio.InvalidStateError:  # it was cancelled
-            keep(answers, outcome[2], len(items_of(asked[calls.index(call)])))
-
-
-def abandon(call: Waiting, asked: Asked) -> None:
-    """Nobody waits for a call any more: its answers are kept, whether they are here or come later."""
-    if not call.done():
-        if not call.get_loop().is_closed():
-            call.cancel()
-    elif not call.cancelled():
-        _, answers, start = call.result()
-        keep(answers, start, len(items_of(asked)))
+    def _dispatch(self, answered: int) -> None:
+        self._is_scheduled = False
+        if self._queue.asked:
+            del self._answered[:answered]  # their callers were woken before, and have run
+        while batch := self._queue.depart():
+            task = get_running_loop().create_task(self._run_batch(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)

@@ -1,4 +1,4 @@
-"""Tasks whose calls about claims share round trips."""
+"""Tasks and threads whose calls about claims share round trips."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import redis
 import redis.asyncio
 
 import bloomredis.asyncio
-from bloomredis import OutcomeUnknownError
+from bloomredis import BloomFilter, OutcomeUnknownError
+from tests.support.background import PATIENCE, outcome, started
 from tests.support.proxy import Held, Proxy, lost
+from tests.support.racing import race_threads
 from tests.support.servers import Server
 from tests.support.values import for_each
+from tests.support.waiting import wait_until
 
 TASKS, EACH = 64, 5
 
@@ -111,3 +114,58 @@ def test_a_task_that_is_cancelled_leaves_its_claim_to_its_object(any_proxy: Prox
             assert (await seen.claim("other-0")).state == "claimed"
 
     asyncio.run(main())
+
+
+def _run_once_in_threads(server: Server, **options: Any) -> tuple[int, int]:
+    """Let threads run a body once for each item; return how often it ran, and the reads of the server."""
+    with server.client() as client:
+        seen = BloomFilter(client, "seen", capacity=100_000, error_rate=1e-9, **options)
+        seen.claim("warm").commit()
+        ran = []
+
+        @seen.once(renew=False)
+        def body(item: str) -> None:
+            ran.append(item)
+
+        def work(worker: int) -> list[bool]:
+            return [body(f"{worker % 8}-{i}") is None for i in range(20)]  # two threads an item
+
+        before = client.info("stats")["total_reads_processed"]
+        race_threads(work, 16)
+        after = client.info("stats")["total_reads_processed"]
+        assert len(set(ran)) == len(ran)
+        return len(ran), after - before
+
+
+def test_threads_in_once_share_round_trips(server: Server) -> None:
+    """With `coalesce=True` the server reads many calls at once, and each body runs once."""
+    ran, shared = _run_once_in_threads(server, coalesce=True)
+    assert ran == 160
+    with server.client() as client:
+        client.flushall()
+    ran, alone = _run_once_in_threads(server)
+    assert ran == 160
+    assert shared * 2 < alone
+
+
+def test_each_thread_gets_an_error_of_its_own(any_proxy: Proxy) -> None:
+    """Claims that left together and got no reply: each thread asks again, and has its claim."""
+    seen = BloomFilter(any_proxy.client(), "seen", capacity=1000, error_rate=1e-9, coalesce=True)
+    seen.claim("warm").commit()
+    held = Held()
+    any_proxy.plan("claim", held, lost)
+    first = started(lambda: seen.claim("first"))
+    held.wait()
+    queue = seen._shared.__self__._queue  # type: ignore[union-attr]  # it is a method
+    others = []
+    for i in range(3):
+        others.append(started(lambda item=f"other-{i}": seen.claim(item)))  # type: ignore[misc]  # a lambda
+        wait_until("the call waits", lambda: len(queue) == len(others))
+    held.go.set()
+    assert first.result(PATIENCE).state == "claimed"
+    errors = list(map(outcome, others))
+    assert [type(each) for each in errors] == [OutcomeUnknownError] * 3
+    assert len({id(each) for each in errors}) == 3
+    assert [started(lambda i=i: seen.claim(f"other-{i}").state).result(PATIENCE) for i in range(3)] == [  # type: ignore[misc]  # a lambda
+        "claimed"
+    ] * 3
