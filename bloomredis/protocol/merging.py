@@ -17,12 +17,12 @@ class Mergeable(Call):
     @property
     @abstractmethod
     def group(self) -> Hashable:
-        """What the calls of a group have in common; None for a call that stays alone."""
+        """The property that all calls of a group share; None for a call that stays alone."""
 
     @property
     @abstractmethod
     def names(self) -> Sequence[bytes]:
-        """What the call is about; no merged call is about one thing twice."""
+        """The things that the call is about; no merged call is about one thing twice."""
 
     @property
     @abstractmethod

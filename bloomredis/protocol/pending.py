@@ -1,4 +1,4 @@
-"""What callers of one filter object are still owed: pending calls, stored answers, owners of claims.
+"""Answers still due to callers of one filter object: pending calls, stored answers, owners of claims.
 
 An item is *pending* if it was in a call whose reply was lost, or whose answer arrived when its caller had
 gone.  A retry gets the answer of that call.  Each entry knows the generation of the filter that its call was

@@ -44,8 +44,13 @@ REMOVAL: Final = "r"
 RECEIPT_SECONDS: Final = 590.0
 """How long a receipt can be relied on: a little less than the server keeps it (lua/include/format.lua)."""
 
+_CALL: Final = r"\d{1,15}\.[0-9a-f]{8}"
+LANE_AND_CALL: Final = rf"([0-9a-f]{{16}}-[0-9a-f]+)/({_CALL})"
+"""A regular expression for the names of a lane, which is none of removals, and of a call."""
+
 _TOKEN: Final = re.compile(
-    r"([0-9a-f]{16}-(r?)[0-9a-f]+)/(\d{1,15}\.[0-9a-f]{8})/(\d{1,9})/([0-9a-f]{8})/((?:[0-9a-f]{8})?)/([0-9a-f]{1,12})"
+    rf"([0-9a-f]{{16}}-({REMOVAL}?)[0-9a-f]+)/({_CALL})/"
+    r"(\d{1,9})/([0-9a-f]{8})/((?:[0-9a-f]{8})?)/([0-9a-f]{1,12})"
 )
 
 

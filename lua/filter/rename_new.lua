@@ -30,7 +30,7 @@ for i = 1, strings do
     return redis.error_reply('BLOOMMISSING a string that was written is gone')
   end
 end
-keep(receipt, number, '-')
+keep(receipt, number)
 for i = 1, strings do
   local ttl = read_number(ARGV[i + 1], 1)
   if ttl then

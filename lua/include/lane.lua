@@ -1,6 +1,7 @@
 -- The receipt of a lane: the last reply of a client's lane, so that a call that is sent again gets the answer of its
 -- first execution.  A receipt is 'call:reply;', and what follows is left of an older one.  A call's name is its number
 -- in the lane, a dot and a check of what it is about, so that another call with the same number is not mistaken for it.
+-- receipt_text.lua writes that form; read_receipt.lua and this file read it, with the constants of format.lua.
 -- Only the reply of a call that changed something is kept, and that of a commit whose claim was gone: any other call
 -- replies the same when it is executed again.
 -- include: format
@@ -10,8 +11,9 @@
 -- is not older.  Finding a reply counts as a write, for the sake of a client that waits for replicas; where the server
 -- refuses that, nobody misses it.
 local function recall(receipt, number)
+  local kept = redis.pcall('GET', receipt)
   -- paste: read_receipt
-  if not answered then
+  if not kept or not answered then
     return nil, false
   elseif type(kept) == 'table' then
     if not tostring(kept.err):find('WRONGTYPE') then

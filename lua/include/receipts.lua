@@ -3,9 +3,9 @@
 -- include: answer
 -- include: lane
 
+-- Keep the reply of a call, or that it has none yet if that is nil.
 local function keep(receipt, number, reply, lasting)
   if receipt then
-    local kept = ':' .. reply .. ';'
     -- paste: write_receipt
   end
 end
@@ -19,7 +19,7 @@ local function begin(filter, receipt, number, lasting)
   if receipt or not filter.marker then
     redis.call('SETRANGE', filter.marker and receipt or filter.key, 0, '')
   end
-  keep(receipt, number, '-', lasting)
+  keep(receipt, number, nil, lasting)
 end
 
 -- The reply to an item of an earlier call, which has a receipt of its own: the answer that the earlier call gave,

@@ -23,7 +23,7 @@ for item = first_item, last_item, stride do
         else
           call('SETRANGE', key, 0, '')
           if receipt then
-            local kept = is_single and ':1;' or BEGUN
+            local reply = is_single and '1'
             -- paste: write_receipt
           end
         end

@@ -18,9 +18,10 @@ local identity, packed, number = ARGV[1], ARGV[2], ARGV[3]
 
 -- paste: open_blocks
 local is_single, lasting, before = #packed == stride, nil, nil
-local may_run = fit and (not receipt or number and number:find('^%d'))
+local may_run = fit
 if may_run and receipt then
   -- Before a new item too, though it was in no earlier execution: the lane of a cloned machine may have gone on.
+  local kept = redis.pcall('GET', receipt)
   -- paste: read_receipt
   may_run = not answered
 end
@@ -30,7 +31,8 @@ if may_run then
   if added > 0 then
     call('SETRANGE', key, IDENTITY_BYTES, write_u64(read_u64(header, IDENTITY_BYTES + 1) + added))
     if receipt and not is_single then
-      call('SETRANGE', receipt, 0, number .. ':' .. table.concat(answers) .. ';')
+      local reply = table.concat(answers)
+      -- paste: write_receipt
     end
   end
   return is_single and added or table.concat(answers)

@@ -18,7 +18,7 @@
 local key, receipt, earlier_receipt, markers, packed, number = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], ARGV[3]
 local rest, item = cmsgpack.unpack_one(packed)
 local is_one = rest < 0
-local ours, known
+local ours, known, has_begun  -- the last: the receipt says that the item is new, and the module has refused it
 
 -- The usual case of one item: the receipt of its lane is that of an older call.
 if is_one and number and receipt and not earlier_receipt then
@@ -30,14 +30,16 @@ if is_one and number and receipt and not earlier_receipt then
     end
   end
   if ours then
-    local older = tonumber(number:match('^%d+')) or 0
     local kept
     if known then
       kept = redis.pcall('GET', receipt)
     else
-      kept = redis.pcall('SET', receipt, number .. ':1;', 'PX', RECEIPT_MS, 'GET')
+      local reply = '1'
+      -- paste: receipt_text
+      kept = redis.pcall('SET', receipt, text, 'PX', RECEIPT_MS, 'GET')
     end
-    if not kept or type(kept) == 'string' and (tonumber(kept:match('^%d+')) or 0) < older then
+    -- paste: read_receipt
+    if not answered then
       if known then
         return 0
       end
@@ -45,7 +47,9 @@ if is_one and number and receipt and not earlier_receipt then
       if new == 1 then
         return new
       end
-      redis.call('SET', receipt, number .. BEGUN, 'PX', RECEIPT_MS)
+      has_begun = true
+    elseif not known and not kept then
+      redis.call('UNLINK', receipt)  -- the call has no number
     elseif not known and type(kept) == 'string' then
       redis.call('SET', receipt, kept, 'PX', RECEIPT_MS)
     end
@@ -57,7 +61,7 @@ end
 -- include: answer
 -- include: receipts
 
-local replayed = not earlier_receipt and replay(receipt, number)
+local replayed = not earlier_receipt and not has_begun and replay(receipt, number)
 if replayed then
   return replayed
 end
@@ -73,7 +77,7 @@ end
 if receipt then
   redis.call('SETRANGE', receipt, 0, '')
 end
-keep(receipt, number, '-')
+keep(receipt, number)
 
 -- Add items one by one, as an error would lose the answers of the others in one command.
 local function add_each()

@@ -175,6 +175,16 @@ def test_short_names(text: str, short: str) -> None:
     assert with_short_names(text) == short
 
 
+def test_few_files_know_the_form_of_a_receipt() -> None:
+    """`call:reply;` and the call's name: four files in Lua, and one in Python."""
+    form = re.compile(r"\bBEGUN\b|'[:;]'|':\S*;'|'\^%d|\[\^;\]")
+    lua = {name for name, path in FILES.items() if form.search(re.sub("--.*", "", path.read_text()))}
+    assert lua == {"format", "lane", "read_receipt", "receipt_text"}
+    form = re.compile(r"receipt:\"|\\\.\[0-9a-f\]|\}\.\{.*:08x")
+    python = {path.name for path in (ROOT / "bloomredis").glob("**/*.py") if form.search(path.read_text())}
+    assert python == {"receipts.py"}
+
+
 def test_only_filters_in_layers_pay_for_layers() -> None:
     """The script for others has no code for layers."""
     assert "slices_of" in scripts.load("add", layered=True).text

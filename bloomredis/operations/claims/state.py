@@ -17,7 +17,7 @@ from bloomredis import arguments
 from bloomredis.arguments import shown
 from bloomredis.protocol import clock
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.receipts import Lane, Lanes
+from bloomredis.protocol.receipts import LANE_AND_CALL, Lane, Lanes
 from bloomredis.stored.state.claim_calls import OWNER_BYTES
 
 State = Literal["claimed", "done", "busy", "released", "lost"]
@@ -29,7 +29,7 @@ _STATES: Final[dict[str, State]] = {"c": "claimed", "d": "done", "b": "busy", "r
 _LETTERS: Final = {state: letter for letter, state in _STATES.items()}
 _TOKEN: Final = re.compile(
     r"claim/([0-9a-f]{8})/([cdbrl])/([tibe])/((?:[0-9a-f]{2})*)/((?:[0-9a-f]{2}){16,24})/([0-9a-f]{1,14})"
-    r"(?:/([0-9a-f]{16}-[0-9a-f]+)/(\d{1,15}\.[0-9a-f]{8}))?"
+    rf"(?:/{LANE_AND_CALL})?"
 )
 
 

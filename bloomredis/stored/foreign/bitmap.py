@@ -212,7 +212,7 @@ class ConfiguredBitmap(StoredBitmap):
 
     def _recover_config(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - it is read again
         """Compare the parameters anew before the next call."""
-        self.handle = None
+        self.forget()
         yield from ()  # a generator, as the other recoveries are
 
     RECOVERY = StoredBitmap.RECOVERY | {replies.CHANGED: _recover_config}

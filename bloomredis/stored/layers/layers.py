@@ -166,20 +166,20 @@ class StoredLayers(Versioned):
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation with one layer."""
         self.reset()
-        opened = self._opened
+        since = self._changes
         try:
             found = yield from self._read()
         except FilterNotFoundError:
             if self._new is None:
                 raise
             found = yield from self._push(None, self._new.renewed(), _ALL)
-            yield from self._go_on_with(found, self._accept, opened)
+            yield from self._go_on_with(found, since)
             return
         while True:
             empty = found.renewed()
             found = yield from self._push(found, empty, _ALL)
             if found.head.generation == empty.head.generation:
-                yield from self._go_on_with(found, self._accept, opened)
+                yield from self._go_on_with(found, since)
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
@@ -271,7 +271,7 @@ class StoredLayers(Versioned):
         return self.auxiliary + b"layer:%d" % number
 
     def _accept(self, record: LayerRecord) -> Handle:
-        self._lost = self._damaged = None
+        self._damaged = None
         self._record = record
         newest, *older = (self.layer_key(number) for number in record.numbers)
         layout, described = _described(replace(record, began=record.began[-1:]) if record.shared else record)

@@ -187,7 +187,7 @@ class ContainsByModule(Contains):
 
 
 class ModuleTemplate(Template):
-    """The parts that all calls about a filter of the module share, which is given the items themselves."""
+    """The parts that all calls about a filter of the module share: it is given the items themselves."""
 
     def __init__(self, handle: Handle, *scripts: Any, **options: Any) -> None:
         super().__init__(handle, *scripts, **options)
@@ -221,8 +221,7 @@ class StoredModule(Versioned):
         if self.wait is not None:
             self.wait = replace(self.wait, touched=self.auxiliary + b"touched")
         self._new = new
-        self._found: MarkedFilter | None = None
-        self._count = 0  # of items, as last seen in this generation
+        self._found: MarkedFilter | None = None  # with the largest count that was seen of this generation
 
     @property
     def parameters(self) -> dict[str, object]:
@@ -309,12 +308,8 @@ class StoredModule(Versioned):
 
         One that another program made gets markers, unless this object has parameters to create it with.
         """
-        self._lost = None
-        return self._open_by(
-            partial(self._look, create=self._new is not None, adopt=self._new is None),
-            self._accept,
-            stands=False,
-        )
+        find = partial(self._look, create=self._new is not None, adopt=self._new is None)
+        return self._open_by(find, stands=False)
 
     def _look(self, *, create: bool = False, adopt: bool = False) -> Op[MarkedFilter]:
         """Return what is stored; one of another program gets markers first if it is to be adopted."""
@@ -382,7 +377,7 @@ class StoredModule(Versioned):
         yield from self._call(_MARK, [*signatures, os.urandom(8), *marks, own], self.wait)
 
     def _accept(self, found: MarkedFilter) -> Handle:
-        self._lost, self._found, self._count = None, found, found.head.count
+        self._found = found
         self.left = found.head.capacity - found.head.count
         markers = found.marking.of(found.generation)
         return self.remember(packed(markers), ModuleItems(markers), generation=found.generation)
@@ -392,20 +387,20 @@ class StoredModule(Versioned):
         return self._watched(self._compared)
 
     def _compared(self, handle: Handle) -> Op[list[Description]]:
-        counted = self._count  # by replies that came before this call is sent
+        counted = self.head.count if self.head else 0  # by replies that came before this call is sent
         found = yield from self._look()
         if found.generation != handle.generation:
             raise Refusal(replies.CHANGED, "")
         if found.head.count < counted:
             raise FilterLostError(self.older(counted))
         if self.handle is handle:  # else another call has opened it anew meanwhile
-            self._count = max(self._count, found.head.count)
+            self._found = max(found, self._found or found, key=lambda each: each.head.count)
         return found.described(self.key)
 
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""
         self.reset()
-        opened = self._opened
+        since = self._changes
         while True:
             generation = os.urandom(8)  # a new one each time: others may have used what the last one made
             try:
@@ -421,7 +416,7 @@ class StoredModule(Versioned):
             reply = yield from self._as_known(_CLEAR, keys, [*arguments, *options(state)])
             if reply is not None:
                 cleared = MarkedFilter(self._read(*reply[1:4]), generation, found.kind, found.is_encoded)
-                yield from self._go_on_with(cleared, self._accept, opened)
+                yield from self._go_on_with(cleared, since)
                 return
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:

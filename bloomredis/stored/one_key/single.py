@@ -43,8 +43,7 @@ class StoredFilter(Versioned):
         self.is_one_bitmap = kind == header.FILTER
         self._new = new and replace(new, encoding=self.encoding or 0)
         self._layout = layout
-        self._found: Header | None = None
-        self._count = 0  # of items, as last seen in this generation
+        self._found: Header | None = None  # with the largest count that was seen of this generation
 
     @property
     def head(self) -> Header | None:
@@ -64,14 +63,14 @@ class StoredFilter(Versioned):
         return self._watched(self._compared)
 
     def _compared(self, handle: Handle) -> Op[list[Description]]:
-        counted = self._count  # by replies that came before this call is sent
+        counted = self._found.count if self._found else 0  # by replies that came before this call is sent
         found = yield from self.describe()
         if not handle.identity.startswith(found.header.identity):
             raise Refusal(replies.CHANGED, "")
         if self._kind == header.FILTER and found.header.count < counted:
             raise FilterLostError(self.older(counted))
         if self.handle is handle:  # else another call has opened it anew meanwhile
-            self._count = max(self._count, found.header.count)
+            self._found = max(found.header, self._found or found.header, key=lambda head: head.count)
         return [found]
 
     def room(self, handle: Handle) -> Op[int]:
@@ -91,13 +90,13 @@ class StoredFilter(Versioned):
     def clear(self) -> Op[None]:
         """Empty the filter: a new generation."""
         self.reset()
-        opened = self._opened
+        since = self._changes
         try:  # each time a new generation, since others may have used what the last one made
             reply = yield from self._replace(_CLEAR, lambda head: [head.emptied(os.urandom(8)).pack()], ())
         except FilterNotFoundError:
             yield from self.take()
         else:
-            yield from self._go_on_with(self.read(reply).header, self._accept, opened)
+            yield from self._go_on_with(self.read(reply).header, since)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete the filter, whatever its generation; True if it existed."""
@@ -146,7 +145,7 @@ class StoredFilter(Versioned):
 
     def _learn(self, head: Header) -> None:
         """Note the header that was found."""
-        self._lost, self._found, self._count = None, head, head.count
+        self._found = head
         self.left = head.capacity - head.count
 
     def _accept(self, head: Header) -> Handle:

@@ -50,15 +50,12 @@ class StoredShards(RecordTable):
         """True if a loss was noticed and the caller has yet to deal with it."""
         return self._lost is not None
 
-    def open(self) -> Op[Handle]:
-        return self._open_by(self._find_record, self._know, stands=True)
-
     def take(self) -> Op[Handle]:
         noticed = self.is_lost
         self.reset()
-        return self._open_by(partial(self._find_record, noticed=noticed), self._know, stands=False)
+        return self._open_by(partial(self._find, noticed=noticed), stands=False)
 
-    def _find_record(self, *, noticed: bool = False) -> Op[Found]:
+    def _find(self, *, noticed: bool = False) -> Op[Found]:  # type: ignore[override]  # goes to `_accept` alone
         """Create the record if it is missing and parameters were given; return what is stored, checked.
 
         :param noticed: the caller knows of the loss.
@@ -80,8 +77,7 @@ class StoredShards(RecordTable):
                 yield from self._copies(found.record, is_new=True)  # a delete() may have ended since
         return found
 
-    def _know(self, found: Found) -> Handle:
-        self._lost = None
+    def _accept(self, found: Found) -> Handle:  # type: ignore[override]  # see `_find`
         if self.record is None or self.record.head.generation != found.record.head.generation:
             for shard in list(self._shards.values()):
                 shard.reset()
@@ -120,7 +116,7 @@ class StoredShards(RecordTable):
         self.lose(what, handle)
         yield from self.acquire()
         if before is not None and self.record is not None and _spread(before) != _spread(self.record):
-            self.handle = None
+            self.forget()
             raise FilterLostError(f"{what}, and what is there now has other shards: {self.record}")
 
     def _recover_record(self, refusal: Refusal, handle: Handle) -> Op[None]:
@@ -133,13 +129,13 @@ class StoredShards(RecordTable):
     def clear(self) -> Op[None]:
         """Write a new record, without shards; then delete the old shards."""
         self.reset()
-        opened = self._opened
+        since = self._changes
         now, _ = yield from self._begin(shard_record.SWEEPING)
         if now is None:
             raise self.explained(Refusal(replies.MISSING, ""))
         with self._begun("clear"):
             yield from self._copies(now.record, is_new=True)
-            yield from self._go_on_with(now, self._know, opened)
+            yield from self._go_on_with(now, since)
             yield from self._finish(now.record)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - a record says what was begun
@@ -172,7 +168,7 @@ class StoredShards(RecordTable):
             last = found.record if found else self._planned or self.record
             if last is None:
                 return None, False
-            if found is None and state != shard_record.DELETED:  # as in `_find_record`: copies come first
+            if found is None and state != shard_record.DELETED:  # as in `_find`: copies come first
                 yield from self._prepare(last, is_new=True)
             new = last.renewed(state)
             now = yield from self._ask(0, new, found.record.head.identity if found else b"")

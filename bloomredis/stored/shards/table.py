@@ -47,7 +47,7 @@ class StoredShard(StoredFilter):
         self._doubted: Handle | None = None  # a call met another shard than this, and nobody was told yet
 
     def reset(self) -> None:
-        """Drop the cache; what was lost was so together with the filter, or the caller knows of it."""
+        """Drop the handle; what was lost was so together with the filter, or the caller knows of it."""
         super().reset()
         self._doubted = None
 
@@ -57,9 +57,7 @@ class StoredShard(StoredFilter):
         :param noticed: the caller knows of its loss.
         """
         return self._of.attempt(
-            lambda handle: self._open_by(
-                partial(self._find_in, handle, noticed=noticed), self._accept, stands=True
-            )
+            lambda handle: self._open_by(partial(self._find_in, handle, noticed=noticed), stands=True)
         )
 
     def is_absent(self) -> Op[bool]:
@@ -138,14 +136,15 @@ class StoredShard(StoredFilter):
         return super()._accept(head)
 
     def _recover_shard(self, refusal: Refusal, handle: Handle) -> Op[None]:  # noqa: ARG002 - all are losses
-        self.handle, self._doubted = None, handle
+        self.forget()
+        self._doubted = handle
         yield from self.open()
 
     RECOVERY = dict.fromkeys(Versioned.RECOVERY, _recover_shard)
 
     def lose(self, what: str, handle: Handle, *, damaged: bool = False) -> None:  # noqa: ARG002 - a shard is lost but once
         """Notice a loss that was found outside a script."""
-        self.handle = None
+        self.forget()
         self._of.shard_lost(self._number)
 
 

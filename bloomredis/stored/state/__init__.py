@@ -1,1 +1,1 @@
-"""State of a stored filter as an object knows it, and the calls about its items."""
+"""The state that an object knows of its stored filter, and the calls about its items."""

@@ -1,17 +1,38 @@
 """Stored state: what lies under a filter's keys, and whether it is still what this object knows.
 
-    state     | left by
-    ----------|---------------------------------------------------------------------------------------
-    unopened  | `open()`, which creates or checks the filter
-    open      | `reset()`; a refusal of a script, by the table `RECOVERY` of the class:
-              |   MISSING, CHANGED, FOREIGN, WRONGTYPE    lost: `on_lost` decides between lost and unopened
-              |   CHANGED to more layers, STALE           follow what others have begun; open
-              |   FULL                                    begin another layer; open
-              |   DAMAGED (a layer has vanished)          lost, or emptied
-    lost      | `reset()`, by the caller's `reserve()` or `clear()`
-
 Every script call carries the identity that this object knows, so a loss is noticed by the very call that
 meets it, before it touches anything.
+
+    state    | the next call
+    ---------|----------------------------------------------------------------------------------------
+    unopened | opens the filter: creates or checks it
+    open     | goes to the filter that the handle names
+    lost     | raises `FilterLostError`
+    telling  | opens the filter in the thread that runs the callback `on_lost`; raises in any other
+
+    what happens                            | unopened | open     | lost     | telling
+    ----------------------------------------|----------|----------|----------|---------
+    the filter was opened, or followed      | open     | open     | open     | open
+    the handle is dropped                   | unopened | unopened | lost     | telling
+    reset(): clear() or delete() begins     | unopened | unopened | unopened | unopened
+    take(): reserve() begins                | unopened | open     | unopened | unopened
+    a loss; on_lost="raise"                 | lost     | lost     | lost     | -
+    a loss; on_lost="recreate"              | unopened | unopened | -        | -
+    a loss; on_lost is a callback           | telling  | telling  | telling  | telling
+    a loss while clear() or delete() runs   | unopened | unopened | lost     | telling
+    the callback returns                    | unopened | open     | -        | unopened
+    the callback raises                     | lost     | lost     | -        | lost
+
+Any of these may happen in any state, since threads share an object: one notices a loss while another opens or
+clears the filter.  So what was found is accepted only if nothing has changed since it was asked for
+(`_open_by`), and a loss counts once for each handle (`lose`).  A callback that opens the filter itself lets
+all threads go on.  A sharded filter's take() is a reset() too.  Only this module and versioned.py change the
+state.
+
+What a script's refusal means is in the table `RECOVERY` of each class.  MISSING, CHANGED, FOREIGN and
+WRONGTYPE are losses; but where others have begun a layer or a rebuild (CHANGED, STALE), or a layer is full or
+all have ended (FULL, ENDED), the object goes on with what continues its filter.  A layer that has vanished
+(DAMAGED) is a loss after which the filter is empty.
 """
 
 from __future__ import annotations
@@ -85,6 +106,8 @@ class Stored(ABC):
 
     left: int = UNBOUNDED
     """New items until the capacity is reached, as far as this object knows."""
+    only_read: str | None = None
+    """The message for a caller who would write."""
 
     def __init__(self, name: str, key: bytes, wait: Wait | None) -> None:
         self.name = name
@@ -93,8 +116,7 @@ class Stored(ABC):
         self.wait = wait
         self.under_way = UnderWay()
         self._lost: str | None = None  # the message, until the caller has dealt with it
-        self._opened = 0  # how often it was, or was reset
-        self.only_read: str | None = None  # the message for a caller who would write
+        self._changes = 0  # how often it was opened, or reset
         self.handle: Handle | None = None
 
     def remember(
@@ -114,28 +136,33 @@ class Stored(ABC):
         :param is_being_rebuilt: identity and layout are those of the filter and of its successor.
         """
         key, *extra = keys or (self.key,)
-        self._opened += 1
+        self._changes += 1
         items = max(1, int(PROBES_A_CALL // (layout.cost * layers)))
         check, version = crc32(generation), IN_BLOCKS if isinstance(layout, Blocked) else WHOLE
         if self.has_layers or is_being_rebuilt:
             version = LAYERED
-        self.handle = Handle(
+        self.handle = handle = Handle(
             identity, layout, items, key, tuple(extra), generation, check, version, is_being_rebuilt
         )
-        return self.handle
+        self._lost = None
+        return handle
+
+    def forget(self) -> None:
+        """Drop the handle."""
+        self.handle = None
 
     def reset(self) -> None:
-        """Drop the cache and any loss; the next call re-opens, and so does one that is opening it now."""
+        """Drop the handle and any loss; the next call opens the filter, also one that is opening it now."""
         self.handle = self._lost = None
-        self._opened += 1
+        self._changes += 1
 
     @abstractmethod
     def open(self) -> Op[Handle]:
         """Create the filter if it is missing and parameters were given; check and remember it."""
 
+    @abstractmethod
     def take(self) -> Op[Handle]:
         """Open it anew, whether or not it was lost; other calls go on with the known handle meanwhile."""
-        return self.open()
 
     @abstractmethod
     def current(self) -> Op[list[Description]]:

@@ -28,7 +28,7 @@ class _ClaimsCall(FilterCall, Mergeable):
 
     @property
     def group(self) -> Hashable:
-        """What the calls of a group have in common; None for a call that waits for replicas."""
+        """The property that all calls of a group share; None for a call that waits for replicas."""
         if self.wait is not None:
             return None
         return self.script.sha, id(self.handle), self.again, self.server, *self._of_all

@@ -112,12 +112,12 @@ class Add(ItemCall):
 
     @property
     def again(self) -> bool:  # type: ignore[override]
-        """Whether it may be sent again where it is not known whether it was executed."""
+        """True if it may be sent again where it is not known whether it was executed."""
         return self.lane is not None
 
     @property
     def is_single(self) -> bool:  # type: ignore[override]
-        """Whether its answer is one reply."""
+        """True if its answer is one reply."""
         return self.wait is None
 
     @property

@@ -71,34 +71,34 @@ class Versioned(Stored):
 
         What another call of this object has opened meanwhile stands: if it is another filter, that is a loss.
         """
-        return self._open_by(self._find, self._accept, stands=True)
+        return self._open_by(self._find, stands=True)
 
     def take(self) -> Op[Handle]:
-        """Open it anew, whether or not it was lost; other calls go on with the known handle meanwhile.
+        return self._open_by(self._find, stands=False)
 
-        Where another call has opened it meanwhile, either may have seen the older filter: it is asked again.
-        """
-        self._lost = None
-        return self._open_by(self._find, self._accept, stands=False)
-
-    def _go_on_with(self, found: T, accept: Callable[[T], Handle], opened: int) -> Op[None]:
+    def _go_on_with(self, found: Any, since: int) -> Op[None]:
         """Remember the filter as a call has emptied it; look again if another call has opened it since."""
-        if self._opened == opened:
-            accept(found)
+        if self._changes == since:
+            self._accept(found)
         else:
             self.reset()
             yield from self.take()
 
-    def _open_by(
-        self, find: Callable[[], Op[T]], accept: Callable[[T], Handle], *, stands: bool
-    ) -> Op[Handle]:
+    def _open_by(self, find: Callable[[], Op[Any]], *, stands: bool) -> Op[Handle]:
+        """Accept what `find` returns.
+
+        :param stands: a loss is raised, and what another call has opened meanwhile stands.  Else either may
+            have seen the older filter: it is asked again.
+        """
+        if not stands:
+            self._lost = None
         while True:
             self._check_lost()
-            opened = self._opened
+            since = self._changes
             found = yield from find()
             self._check_lost()  # it may have been noticed since, and what was read be older
-            if self._opened == opened:
-                return accept(found)
+            if self._changes == since:
+                return self._accept(found)
             if stands and self.handle is not None:
                 return self.handle
 

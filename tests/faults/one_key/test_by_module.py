@@ -120,6 +120,44 @@ def test_a_copy_that_arrives_late_is_refused(direct: redis.Redis) -> None:
     assert not f.contains("absent")
 
 
+def test_an_item_that_the_module_refuses(direct: redis.Redis) -> None:
+    """The receipt says that the call has no reply, so that it may come again."""
+    execute: Any = direct.execute_command
+    execute("BF.RESERVE", "seen", 1e-6, 200, "NONSCALING")
+    f: Any = BloomFilter.open(direct, "seen")
+    handle, add = f._operations.stored.handle, scripts.load("module_add")
+    lane = b"{seen}:receipt:0123456789abcdef-0"
+
+    def call(item: bytes, number: str) -> Any:
+        packed = handle.layout.pack_one(item)
+        return direct.eval(add.text, 2, "seen", lane, handle.identity, packed, number)
+
+    with pytest.raises(BatchInterruptedError):
+        f.add_many(range(300))
+    assert call(b"0", "49.00000000") == 0
+    for _ in range(2):
+        with pytest.raises(redis.ResponseError, match="BLOOMFULL"):
+            call(b"one more", "50.00000000")
+        assert direct.get(lane) == b"50.00000000:-;"
+    assert call(b"0", "50.00000000") == 0
+
+
+@pytest.mark.parametrize("kept", [None, "4.00000000:1;"])
+@pytest.mark.parametrize("item", [b"there", b"absent"])
+def test_a_call_without_a_number_is_refused(direct: redis.Redis, item: bytes, kept: str | None) -> None:
+    """Neither the filter nor the receipt has changed."""
+    f: Any = BloomFilter(direct, "seen", **MODULE)
+    f.add("there")
+    handle, lane = f._operations.stored.handle, "{seen}:receipt:0123456789abcdef-0"
+    if kept:
+        direct.set(lane, kept)
+    packed = handle.layout.pack_one(item)
+    with pytest.raises(redis.ResponseError, match="BLOOMARGUMENT"):
+        direct.eval(scripts.load("module_add").text, 2, "seen", lane, handle.identity, packed, "x")
+    assert direct.get(lane) == (kept.encode() if kept else None)
+    assert not f.contains("absent")
+
+
 @pytest.mark.parametrize("verb", ["module_reserve", "module_mark"])
 def test_a_late_copy_of_its_creation_is_another_filter(direct: Any, verb: str) -> None:
     """A copy of the call that made a filter, or marked it, does not make it again after FLUSHALL."""

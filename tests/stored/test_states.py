@@ -1,0 +1,179 @@
+"""The states of what an object knows of its stored filter: each cell of the table of transitions."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from bloomredis.errors import FilterLostError
+from bloomredis.stored import planning
+from bloomredis.stored.state import base
+from bloomredis.stored.state.versioned import Versioned
+from tests.support.values import for_each
+
+_ROWS: Final = [
+    [cell.strip() for cell in line.split("|")]
+    for line in (base.__doc__ or "").splitlines()
+    if line.count("|") == 4 and "--|--" not in line
+]
+STATES: Final = _ROWS[0][1:]
+CELLS: Final = [
+    (row[0], before, after)
+    for row in _ROWS[1:]
+    for before, after in zip(STATES, row[1:], strict=True)
+    if set(after) - {"-"}
+]
+
+
+class Known(Versioned):
+    """Stored state whose losses are told to `acts`, one after another; `seen` are states on the way."""
+
+    called = "Known"
+    current = clear = delete = NotImplemented
+
+    def __init__(self, on_lost: Any = None) -> None:
+        super().__init__("seen", ttl=0, on_lost=on_lost or self._told, wait=None)
+        self.acts: list[Callable[[], object]] = []
+        self.seen: list[str] = []
+
+    def _told(self, _: FilterLostError) -> None:
+        if self.acts:
+            self.acts.pop(0)()
+
+    def _find(self) -> Any:
+        yield
+
+    def _accept(self, found: Any) -> Any:
+        return self.remember(bytes(56), planning.plan("blocked", 1000, 0.01))
+
+    def find(self) -> None:
+        self._accept(None)
+
+    def meet_a_loss(self) -> None:
+        with suppress(FilterLostError, KeyError):
+            self._tell("it has vanished")
+
+    @property
+    def state(self) -> str:
+        if self.handle is not None:
+            return "open"
+        if self._lost is None:
+            return "unopened"
+        return "telling" if self.under_way.told_by else "lost"
+
+    def look(self) -> None:
+        self.seen.append(self.state)
+
+
+def fail() -> None:
+    raise KeyError
+
+
+def lost_while_emptied(stored: Known) -> None:
+    with stored.under_way.emptying():
+        stored.meet_a_loss()
+
+
+def told(stored: Known) -> None:
+    stored.acts.append(stored.look)
+    stored.meet_a_loss()
+
+
+EVENTS: Final[dict[str, Callable[[Known], object]]] = {
+    "the filter was opened, or followed": Known.find,
+    "the handle is dropped": Known.forget,
+    "reset(): clear() or delete() begins": Known.reset,
+    "take(): reserve() begins": lambda stored: next(stored.take()),
+    "a loss; on_lost is a callback": told,
+    "a loss while clear() or delete() runs": lost_while_emptied,
+}
+"""What happens, but for losses without a callback, and its end."""
+LEAVES: Final[dict[str, Callable[[Known], object]]] = {
+    "unopened": Known.reset,
+    "open": Known.find,
+    "telling": lambda stored: None,
+}
+"""What a callback does that leaves a state behind."""
+
+
+def reached(state: str, stored: Known) -> Known:
+    """Bring a new object into a state that lasts."""
+    if state == "open":
+        stored.find()
+    elif state == "lost":
+        stored.acts.append(fail)
+        stored.meet_a_loss()
+    assert stored.state == state
+    return stored
+
+
+def outcome(event: str, before: str) -> str:
+    """Return the state in which an event leaves an object."""
+    if way := re.search('"(.*)"', event):
+        stored = reached(before, Known(way[1]))
+        stored.meet_a_loss()
+        return stored.state
+    stored = Known()
+    if event.startswith("the callback"):
+        end = fail if event.endswith("raises") else stored.look
+        stored.acts.append(lambda: (LEAVES[before](stored), end()))
+        stored.meet_a_loss()
+        return stored.state
+
+    def act() -> None:
+        EVENTS[event](stored)
+        stored.look()
+
+    if before == "telling":
+        stored.acts.append(act)
+        stored.meet_a_loss()
+    else:
+        reached(before, stored)
+        act()
+    return stored.seen[0]
+
+
+@for_each(("event", "before", "after"), CELLS)
+def test_each_transition(event: str, before: str, after: str) -> None:
+    """As the table says that stands at the top of the module."""
+    assert outcome(event, before) == after
+
+
+def test_the_table_is_whole() -> None:
+    """It has four states, and ten things that happen."""
+    assert STATES == ["unopened", "open", "lost", "telling"]
+    assert len(_ROWS[1:]) == 10
+    assert {after for *_, after in CELLS} == set(STATES)
+
+
+@pytest.mark.parametrize("before", ["lost", "telling"])
+def test_what_is_lost_is_not_opened(before: str) -> None:
+    """Not by another thread either, while the callback runs."""
+    stored = reached("lost", Known())
+    if before == "telling":
+        stored.under_way.told_by = -1  # another thread
+    with pytest.raises(FilterLostError):
+        next(stored.open())
+
+
+def test_two_modules_change_the_state() -> None:
+    """Others call what these offer."""
+
+    def assigned(path: Path) -> Iterator[str]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                yield node.attr
+
+    stored = Path(base.__file__).parents[1]
+    changing = {
+        path.name
+        for path in stored.glob("**/*.py")
+        if {"handle", "_lost", "_changes", "told_by", "emptied_by"} & {*assigned(path)}
+    }
+    assert changing == {"base.py", "versioned.py", "handle.py", "item_calls.py"}  # the last has its own
