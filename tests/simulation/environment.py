@@ -27,6 +27,7 @@ from bloomredis.bits.classic import Classic, Counting
 from bloomredis.operations.whole import loading
 from bloomredis.protocol import clock, forks
 from bloomredis.protocol.steps import Call
+from bloomredis.stored.state.item_calls import FilterCall
 
 FEW_BITS: Final = 70
 """Bits of a batch that a load sends as segments: some three items or more."""
@@ -154,7 +155,8 @@ class Environment:
                 if id(value) in instead:
                     patches.append(mock.patch.object(module, name, instead[id(value)]))
         patches += _remembered()
-        patches.append(mock.patch.object(Call, "__init__", self._noted(Call.__init__)))
+        for kind in (Call, FilterCall):
+            patches.append(mock.patch.object(kind, "__init__", self._noted(kind.__init__)))
         patches.append(mock.patch.object(logging.getLogger("bloomredis"), "disabled", True))
         for patch in patches:
             patch.start()

@@ -8,6 +8,7 @@ from typing import Any, Final
 import redis
 
 from bloomredis.protocol import scripts
+from bloomredis.stored.state.claim_calls import OWNER_BYTES
 
 _BY_WORD: Final = {
     "ERR": redis.exceptions.ResponseError,
@@ -35,12 +36,25 @@ def error_of(text: str) -> Exception:
     return redis.exceptions.ResponseError(text) if kind is None else kind(rest)
 
 
+_OWNERS: Final = {"claim": 3, "commit": 2, "extend": 0, "release": 0}
+"""Index of the argument with the owners, by verb; a generation may come before one."""
+
+
 def verb_of(command: Sequence[Any]) -> str:
     """Return the verb of the script that a command runs, or the command's own."""
     verb = _VERBS.get(command[1]) if command[0] in ("EVALSHA", "EVAL") else None
     if verb == "module_reserve" and command[5] == b"":  # it makes nothing
         return "describe"
     return verb.removeprefix("module_") if verb else str(command[0])
+
+
+def owners_in(command: Sequence[Any]) -> list[bytes]:
+    """Return the owners that a command about claims names, in order; none for another command."""
+    at = _OWNERS.get(verb_of(command))
+    if at is None:
+        return []
+    owners = command[3 + int(command[2]) + at]
+    return [owners[i : i + OWNER_BYTES] for i in range(len(owners) % OWNER_BYTES, len(owners), OWNER_BYTES)]
 
 
 class Message:

@@ -13,18 +13,15 @@ from functools import partial
 from typing import Any, Final
 
 from bloomredis.protocol.steps import Call as Asked
-from bloomredis.protocol.steps import Command, Compute, Here, Sleep, joined, parted
+from bloomredis.protocol.steps import Compute, Here, Sleep, joined, parted
 from tests.simulation.actions import Action, Scenario
 from tests.simulation.database import ServerError
 from tests.simulation.environment import Environment
 from tests.simulation.forking import after_fork
 from tests.simulation.loop import Client, Loop
-from tests.simulation.network import KNOWN_SCRIPTS, Exchange, Message, Network, error_of, verb_of
+from tests.simulation.network import KNOWN_SCRIPTS, Exchange, Message, Network, error_of, owners_in, verb_of
 from tests.simulation.processes import Call, Owner, Process, Setup, grouped
 from tests.simulation.server import Server
-
-OF_CLAIMS: Final = frozenset(("claim", "commit", "release", "extend"))
-"""Verbs of scripts that name an owner, so that no two calls have one command."""
 
 
 class Stage(ABC):
@@ -54,22 +51,25 @@ class Stage(ABC):
         self.lines: list[str] | None = None
         self.digest: hashlib.blake2s | None = None
         self._last_pid = 100
-        self._made_by: dict[Command, dict[str, Call]] = {}  # by the commands of tasks' calls
+        self._made_by: dict[tuple[str, bytes], dict[str, Call]] = {}  # tasks' calls, by verb and owner
         environment.note = self._note
 
     def _note(self, made: Asked) -> None:
         """Note the task's call that a command about claims is for: it may leave in a batch with others."""
         for process in self.processes.values():
             call = self.tasks.get(asyncio.current_task(process.loop)) if process.loop else None
+            if call is None:
+                continue
             for command in made.commands:
-                if call is not None and verb_of(command) in OF_CLAIMS:
-                    self._made_by.setdefault(tuple(command), {})[call.ref] = call
+                for owner in owners_in(command):
+                    self._made_by.setdefault((verb_of(command), owner), {})[call.ref] = call
 
     def requests_of(self, exchange: Exchange, *commands: Sequence[Any]) -> Sequence[Any]:
         """Return the requests that commands are for."""
         calls: dict[str, Call] = {}
         for command in commands:
-            calls |= self._made_by.get(tuple(command), {})
+            for owner in owners_in(command):
+                calls |= self._made_by.get((verb_of(command), owner), {})
         return [request for call in calls.values() for request in call.requests] or exchange.requests
 
     def clocks(self) -> tuple[float, int]:

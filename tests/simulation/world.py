@@ -24,7 +24,7 @@ from tests.simulation.kinds import (
     Kind,
     claim_key,
 )
-from tests.simulation.network import Exchange, Message
+from tests.simulation.network import Exchange, Message, owners_in
 from tests.simulation.processes import Call, Owner
 from tests.simulation.rules import Rules
 from tests.simulation.server import Server
@@ -118,8 +118,10 @@ class World(Stage):
         elif verb == "extend" and reply == 1:
             for request in self._about(requests):
                 request.executed = self.server.data.now
-        elif verb == "commit" and reply == 1:
-            for request in requests:
+        elif verb == "commit":
+            answers = [reply] if isinstance(reply, int) else [byte - ord("0") for byte in reply]
+            done = dict(zip(owners_in(self._command), answers, strict=False))
+            for request in (each for each in requests if done.get(_owner(each)) == 1):
                 self.claims.giving_back(request.held)
                 if request.committed is None:
                     self.claims.executed(request)
@@ -138,8 +140,7 @@ class World(Stage):
         return [
             each
             for each in requests
-            if self._claim_keys[each.item] in parts
-            and any(part.endswith(getattr(each.held, "_held", each.held).owner) for part in parts)
+            if self._claim_keys[each.item] in parts and _owner(each) in owners_in(self._command)
         ]
 
     def replied(self, exchange: Exchange) -> None:
@@ -154,3 +155,9 @@ class World(Stage):
             )
         ):
             exchange.owner.told(exchange.requests)
+
+
+def _owner(request: Request) -> bytes:
+    """Return the owner of the claim that a request is about."""
+    owner: bytes = getattr(request.held, "_held", request.held).owner
+    return owner
