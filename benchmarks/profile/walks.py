@@ -30,7 +30,6 @@ import redis.asyncio
 import bloomredis.asyncio
 from bloomredis import BloomFilter, ShardedBloomFilter
 from bloomredis.embedded import connect
-from bloomredis.protocol.metering import of_thread
 
 PACKAGE: Final = str(Path(bloomredis.__file__).parent)
 SIZE: Final[dict[str, Any]] = {"capacity": 100_000, "error_rate": 0.01}
@@ -52,7 +51,6 @@ class Walk:
 
     def __enter__(self) -> Self:
         gc.disable()  # what it collects is no part of the call
-        of_thread.meter = None  # and neither is the meter of calls that somebody has observed before
         sys.setprofile(self._record)
         return self
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from bloomredis import CallEvent
@@ -17,8 +18,9 @@ except ImportError as error:
 class Telemetry:
     """A hook that reports calls: `bloomredis.instrument(Telemetry())`, or `observe=` of a filter.
 
-    Each call is a span of its own below the current one, `bloomredis.add_many seen`, and is counted.  The
-    attributes are names, numbers and the outcome; never an item.
+    Each call is a span of its own below the current one, `bloomredis.add_many seen`, and is counted.  It is
+    the current span while the call is made, so that the spans of the client are below it.  The attributes are
+    names, numbers and the outcome; never an item.
 
     :param tracer_provider: None for that of the process.
     :param meter_provider: likewise.
@@ -41,9 +43,22 @@ class Telemetry:
         )
         self._claims_lost = meter.create_counter("bloomredis.claims.lost", "{claim}", "Claims that were lost")
 
-    def __call__(self, event: CallEvent) -> None:
-        """Report a call."""
-        self._trace(event)
+    @contextmanager
+    def around(self, name: str, kind: str, verb: str) -> Generator[Callable[[CallEvent], None], None, None]:
+        """Make a span of a call, and count it when it has ended."""
+        with self._tracer.start_as_current_span(
+            f"bloomredis.{verb} {name}", kind=trace.SpanKind.CLIENT, attributes=_before(name, kind, verb)
+        ) as span:
+
+            def report(event: CallEvent) -> None:
+                span.set_attributes(attributes(event))
+                if event.outcome != "ok":
+                    span.set_status(trace.StatusCode.ERROR, event.outcome)
+                self._count(event)
+
+            yield report
+
+    def _count(self, event: CallEvent) -> None:
         of_filter = {"db.collection.name": event.filter}
         of_call = of_filter | {"db.operation.name": f"bloomredis.{event.verb}", "outcome": event.outcome}
         self._seconds.record(event.seconds, of_call)
@@ -60,27 +75,21 @@ class Telemetry:
             if number:
                 counter.add(number, of_filter)
 
-    def _trace(self, event: CallEvent) -> None:
-        """Make a span of the call, which has ended."""
-        end = time.time_ns()
-        span = self._tracer.start_span(
-            f"bloomredis.{event.verb} {event.filter}",
-            kind=trace.SpanKind.CLIENT,
-            attributes=attributes(event),
-            start_time=end - round(event.seconds * 1e9),
-        )
-        if event.outcome != "ok":
-            span.set_status(trace.StatusCode.ERROR, event.outcome)
-        span.end(end)
+
+def _before(name: str, kind: str, verb: str) -> dict[str, str]:
+    """Return the attributes that a span begins with, by which a sampler may choose."""
+    return {
+        "db.system.name": "redis",
+        "db.collection.name": name,
+        "db.operation.name": f"bloomredis.{verb}",
+        "bloomredis.kind": kind,
+    }
 
 
 def attributes(event: CallEvent) -> dict[str, str | int]:
     """Return the attributes of a call's span."""
     found: dict[str, str | int] = {
-        "db.system.name": "redis",
-        "db.collection.name": event.filter,
-        "db.operation.name": f"bloomredis.{event.verb}",
-        "bloomredis.kind": event.kind,
+        **_before(event.filter, event.kind, event.verb),
         "bloomredis.outcome": event.outcome,
         "bloomredis.round_trips": event.round_trips,
         "bloomredis.resends": event.resends,

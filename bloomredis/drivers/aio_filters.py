@@ -21,6 +21,7 @@ from bloomredis.drivers.claiming import AsyncClaimer
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
+from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.tasks import Tasks
 from bloomredis.errors import BatchInterruptedError, BloomError
@@ -65,6 +66,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
         await opened.reserve()
         return opened
 
+    @observed
     async def add(self, item: I, *, token: str | None = None) -> bool:
         """Add an item; True if this call was the first to add it."""
         operations = self._operations
@@ -89,6 +91,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
             raise
         return answer
 
+    @observed
     async def contains(self, item: I) -> bool:
         """Return whether an item is in the filter."""
         operations = self._operations
@@ -105,10 +108,12 @@ class Filter(AsyncClaimer[I], Portable[I]):
         def __contains__(self, item: object) -> NoReturn:
             raise TypeError("`in` cannot wait for the server's answer: use await f.contains(item)")
 
+    @observed
     async def add_many(self, items: Iterable[I]) -> list[bool]:
         """Add items; return for each, in order, whether it was new."""
         return await self._run_batch(items, self._operations.add_many, self._adds)
 
+    @observed
     async def contains_many(self, items: Iterable[I]) -> list[bool]:
         """Return for each item, in order, whether it is in the filter."""
         return await self._run_batch(items, self._operations.contains_many, self._tests)
@@ -162,6 +167,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
                 raise_unread(failed, "dedupe", batch, is_alone=is_alone(items, rows))
             rows += len(batch)
 
+    @observed
     async def load(
         self, items: Iterable[I] | AsyncIterable[I], progress: Callable[[int], object] | None = None
     ) -> int:
@@ -170,22 +176,27 @@ class Filter(AsyncClaimer[I], Portable[I]):
             check_items(items)  # before the filter is opened
         return await self._run(self._operations.load(async_batches(items, LOAD_ITEMS), progress))
 
+    @observed
     async def reserve(self) -> None:
         """Create the filter now, or check the stored one."""
         await self._run(self._operations.reserve())
 
+    @observed
     async def info(self) -> FilterInfo:
         """Return the filter's parameters and how full it is."""
         return await self._run(self._operations.info())
 
+    @observed
     async def approximate_count(self) -> int:
         """Estimate the number of items from the share of bits set."""
         return await self._run(self._operations.approximate_count())
 
+    @observed
     async def clear(self) -> None:
         """Empty the filter: a new generation with the same parameters and the same expiry."""
         await self._run(self._operations.clear())
 
+    @observed
     async def delete(self) -> bool:
         """Delete the filter; True if it existed."""
         return await self._run(self._operations.delete())

@@ -11,6 +11,7 @@ from bloomredis.drivers.aio_filters import Filter
 from bloomredis.drivers.aio_lifecycle import Adopting, Expiring
 from bloomredis.drivers.binding import constructor, documented_as
 from bloomredis.drivers.connections.urls import addresses
+from bloomredis.drivers.observing import observed
 from bloomredis.drivers.queueing import AsyncQueueing
 from bloomredis.drivers.rebuilding import AsyncRebuildable
 from bloomredis.errors import FilterMismatchError
@@ -66,6 +67,7 @@ class BloomFilter(Filter[I], AsyncQueueing[I], AsyncRebuildable, Expiring):
                 await found.reserve()
                 return found
 
+    @observed
     async def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server."""
         return await self._run(self._operations.snapshot())
@@ -137,6 +139,7 @@ class CountingBloomFilter(Filter[I], AsyncQueueing[I], Expiring):
         """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
+    @observed
     async def remove(self, item: I, *, token: str | None = None) -> bool:
         """Take an item out once; True if it was in."""
         return await self._run(self._operations.remove(item, token=token))

@@ -13,6 +13,7 @@ from bloomredis.drivers.aio import AsyncClient, drive
 from bloomredis.drivers.binding import Bound, documented_as
 from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.drivers.lifecycle import check_same_class, together
+from bloomredis.drivers.observing import observed
 from bloomredis.operations.kinds.scaling import adoption
 from bloomredis.operations.options import I
 from bloomredis.operations.whole import files, transfer, union
@@ -29,6 +30,7 @@ T = TypeVar("T")
 class Portable(AsyncDriven, Generic[I]):
     """Filters that can be saved and copied."""
 
+    @observed
     async def save(self, file: File, *, progress: Progress | None = None) -> None:
         """Write the filter to a file, with a checksum, in constant memory."""
         stored = transfer.stored_of(self._operations)
@@ -36,6 +38,7 @@ class Portable(AsyncDriven, Generic[I]):
             await self._run(transfer.save(stored, opened, progress))
 
     @classmethod
+    @observed
     async def restore(
         cls,
         client: AsyncClient | Sequence[AsyncClient],
@@ -58,6 +61,7 @@ class Portable(AsyncDriven, Generic[I]):
         await made._run(own.reserve())
         return made
 
+    @observed
     async def copy(
         self, client: AsyncClient | Sequence[AsyncClient], name: str, *, progress: Progress | None = None
     ) -> Self:
@@ -70,6 +74,7 @@ class Portable(AsyncDriven, Generic[I]):
         await made._run(made._operations.reserve())
         return made
 
+    @observed
     async def merge(self, other: Portable[I] | LocalFilter[I], *, progress: Progress | None = None) -> None:
         """Add all that another filter has, which stays as it is: the union of both."""
         own: Any = self._operations
@@ -99,6 +104,7 @@ class Adopting(AsyncDriven, Generic[I]):
     """Filters that a plain one can become a part of."""
 
     @classmethod
+    @observed
     async def adopt(
         cls,
         client: AsyncClient,
@@ -119,6 +125,7 @@ class Adopting(AsyncDriven, Generic[I]):
 class Expiring(Bound[AsyncClient]):
     """Filters that can be given a time to live."""
 
+    @observed
     async def expire(self, seconds: float | timedelta) -> None:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
         await drive(self._link, self._operations.expire(seconds))

@@ -13,10 +13,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
 from bloomredis.arguments import shown
-from bloomredis.drivers import observing
 from bloomredis.drivers.connections.direct import connect_direct
 from bloomredis.drivers.connections.urls import connected, connecting, is_address
 from bloomredis.drivers.others import Others
+from bloomredis.operations.events import Hook
 from bloomredis.operations.options import Options
 from bloomredis.protocol import forks
 from bloomredis.protocol.cluster import is_cluster
@@ -34,7 +34,7 @@ class Bound(Generic[C]):
     that, and has no client until it is used.
     """
 
-    _OF_CLIENT: ClassVar = frozenset(("_client", "_link", "_coalesce", "_adds", "_tests"))
+    _OF_CLIENT: ClassVar = frozenset(("_client", "_link", "_coalesce", "_is_direct", "_adds", "_tests"))
     """What is missing until then."""
 
     _is_asyncio: ClassVar[bool]
@@ -42,6 +42,8 @@ class Bound(Generic[C]):
     _link: Any
     """What calls go through: kept connections of the client, or the client; of several servers a list."""
     _operations: Any
+    _observe: Hook | None = None
+    """Its own hook."""
     _stored_operations: ClassVar[Callable[..., Any] | None] = None
     _OPTIONS: ClassVar[frozenset[str]] = frozenset(each.name for each in fields(Options))
     """What `open` takes."""
@@ -59,12 +61,12 @@ class Bound(Generic[C]):
                 f"{operations.name!r} is on {operations.servers} servers: give a list of clients"
             )
         self._operations = operations
+        self._observe = operations.options.observe
         self._others = Others[Self]()
         self._address = client if is_address(client) else None
         if self._address is None:
             self._client = cast("C", client)  # of several servers a sequence: `Call.server` names one
             self._bind()
-        observing.watch(self)
 
     if not TYPE_CHECKING:  # which would let any name pass
 
@@ -180,12 +182,14 @@ class Bound(Generic[C]):
         """Return a filter with these operations and the same client or address."""
         other = type(self).__new__(type(self))
         other.__dict__.update(
-            _address=self._address, _operations=operations, _others=others or Others[Self]()
+            _address=self._address,
+            _operations=operations,
+            _observe=self._observe,
+            _others=others or Others[Self](),
         )
         if "_client" in self.__dict__:
             other._client = self._client  # noqa: SLF001 - its own class
             other._bind()  # noqa: SLF001
-        observing.watch(other)
         return other
 
     def __getstate__(self) -> Any:
@@ -288,7 +292,7 @@ def documented_as(twin: type) -> Callable[[type[T]], type[T]]:
         for name, member in vars(class_).items():
             method = getattr(member, "__func__", member)  # of a class method
             if inspect.isfunction(method) and not name.startswith("_"):
-                method.__doc__ = getattr(twin, name).__doc__
+                inspect.unwrap(method).__doc__ = method.__doc__ = getattr(twin, name).__doc__
         return class_
 
     return decorate

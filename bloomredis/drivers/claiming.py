@@ -15,6 +15,7 @@ from bloomredis.arguments import shown
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.claims import AsyncClaim, Claim, Claiming, held_by
 from bloomredis.drivers.driven import AsyncDriven, Driven
+from bloomredis.drivers.observing import observed
 from bloomredis.operations.claims.state import State
 from bloomredis.operations.options import I
 from bloomredis.protocol.steps import Op
@@ -39,6 +40,7 @@ class Skipped:
 class Claimer(Driven, Generic[I]):
     """The verbs that make claims, and those for many of them."""
 
+    @observed
     def claim(
         self, item: I, lease: float | timedelta = 30.0, *, renew: bool = False, owner: str | None = None
     ) -> Claim:
@@ -71,6 +73,7 @@ class Claimer(Driven, Generic[I]):
         made = partial(Claim, self, renew=renew)
         return self._run_claim(self._operations.claim(item, lease, made, owner))
 
+    @observed
     def claim_many(
         self, items: Iterable[I], lease: float | timedelta = 30.0, *, owner: str | None = None
     ) -> list[Claim]:
@@ -82,6 +85,7 @@ class Claimer(Driven, Generic[I]):
         """
         return self._run(self._operations.claim_many(items, lease, partial(Claim, self), owner))
 
+    @observed
     def commit_many(self, claims: Iterable[Claim]) -> list[State]:
         """Commit claims; return the state of each afterwards, in order.
 
@@ -96,10 +100,12 @@ class Claimer(Driven, Generic[I]):
         """
         return self._each(self._operations.commit_many, claims)
 
+    @observed
     def release_many(self, claims: Iterable[Claim]) -> list[State]:
         """Give items back; return the state of each claim afterwards, as `commit_many` does."""
         return self._each(self._operations.release_many, claims)
 
+    @observed
     def extend_many(self, claims: Iterable[Claim], lease: float | timedelta) -> list[State]:
         """Hold items for `lease` seconds (or a timedelta) from now; return the state of each claim.
 
@@ -156,24 +162,34 @@ class AsyncClaimer(AsyncDriven, Generic[I]):
         self, item: I, lease: float | timedelta = 30.0, *, renew: bool = False, owner: str | None = None
     ) -> Claiming:
         """Hold an item while working on it: await the claim, or enter it with `async with`."""
+        return Claiming(self._claim(item, lease, renew=renew, owner=owner))
+
+    @observed
+    async def _claim(
+        self, item: I, lease: float | timedelta, *, renew: bool, owner: str | None
+    ) -> AsyncClaim:
         arguments.flag("renew", renew)
         made = partial(AsyncClaim, self, renew=renew)
-        return Claiming(self._run_claim(self._operations.claim(item, lease, made, owner)))
+        return await self._run_claim(self._operations.claim(item, lease, made, owner))
 
+    @observed
     async def claim_many(
         self, items: Iterable[I], lease: float | timedelta = 30.0, *, owner: str | None = None
     ) -> list[AsyncClaim]:
         """Claim items; return a `Claim` of each, in order."""
         return await self._run(self._operations.claim_many(items, lease, partial(AsyncClaim, self), owner))
 
+    @observed
     async def commit_many(self, claims: Iterable[AsyncClaim]) -> list[State]:
         """Commit claims; return the state of each afterwards, in order."""
         return await self._each(self._operations.commit_many, claims)
 
+    @observed
     async def release_many(self, claims: Iterable[AsyncClaim]) -> list[State]:
         """Give items back; return the state of each claim afterwards."""
         return await self._each(self._operations.release_many, claims)
 
+    @observed
     async def extend_many(self, claims: Iterable[AsyncClaim], lease: float | timedelta) -> list[State]:
         """Hold items for `lease` seconds (or a timedelta) from now; return the state of each claim."""
         return await self._each(self._operations.extend_many, claims, lease)

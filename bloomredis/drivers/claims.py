@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import Coroutine, Generator, Iterable
 from datetime import timedelta
 from typing import Any, Literal, NoReturn, Self
 
 from bloomredis.arguments import listed, shown
-from bloomredis.drivers import observing
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.driven import AsyncDriven, Driven
+from bloomredis.drivers.observing import observed
 from bloomredis.drivers.renewing import renew_in_task, renew_in_thread
 from bloomredis.errors import ClaimUncheckedError
 from bloomredis.operations.claims.state import Held, State
@@ -35,11 +35,11 @@ class _Claim:
     def __init__(self, seen: Any, held: Held, *, renew: bool = False) -> None:
         self._filter = seen
         self._operations = seen._operations  # noqa: SLF001 - a filter and its claims are one thing
+        self._observe = seen._observe  # noqa: SLF001
         self._run = seen._run_claim  # noqa: SLF001
         self._held = held
         self._process = os.getpid()  # that made or entered it
         self._to_check = held.state != "claimed"
-        observing.watch_claim(self, seen)
         if renew and held.state == "claimed":
             self._renew()
 
@@ -128,6 +128,7 @@ class Claim(_Claim):
     def _renew(self) -> None:
         renew_in_thread(self, self._held, self._filter)
 
+    @observed
     def commit(self) -> None:
         """Put the item into the filter and drop the claim, in one step.  Nothing to do if it is done.
 
@@ -139,10 +140,12 @@ class Claim(_Claim):
         """
         self._run(self._operations.commit(self._held))
 
+    @observed
     def release(self) -> None:
         """Give the item back at once.  Nothing happens if it is not held any more."""
         self._run(self._operations.release(self._held))
 
+    @observed
     def extend(self, lease: float | timedelta) -> None:
         """Hold the item for `lease` seconds (or a timedelta) from now.
 
@@ -179,14 +182,17 @@ class AsyncClaim(_Claim):
     def _renew(self) -> None:
         renew_in_task(self, self._held, self._filter)
 
+    @observed
     async def commit(self) -> None:
         """Put the item into the filter and drop the claim, in one step."""
         await self._run(self._operations.commit(self._held))
 
+    @observed
     async def release(self) -> None:
         """Give the item back at once."""
         await self._run(self._operations.release(self._held))
 
+    @observed
     async def extend(self, lease: float | timedelta) -> None:
         """Hold the item for `lease` seconds (or a timedelta) from now."""
         await self._run(self._operations.extend(self._held, lease))
@@ -240,11 +246,6 @@ class Claiming:
 
     def __init__(self, claiming: Coroutine[Any, Any, AsyncClaim]) -> None:
         self._claiming = claiming
-
-    def through(self, wait: Callable[[Awaitable[Any]], Coroutine[Any, Any, AsyncClaim]]) -> Self:
-        """Let something else wait for the claim."""
-        self._claiming = wait(self._claiming)
-        return self
 
     def __bool__(self) -> NoReturn:
         self._claiming.close()  # or it would be reported a second time, as never awaited

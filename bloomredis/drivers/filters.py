@@ -15,6 +15,7 @@ from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.lifecycle import Portable
+from bloomredis.drivers.observing import observed, process
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.threads import Threads
 from bloomredis.drivers.sync import SyncClients, drive
@@ -43,6 +44,7 @@ class Filter(Claimer[I], Portable[I]):
         operations = self._operations
         self._link = client = self._linked()
         self._coalesce = operations.options.coalesce is True
+        self._is_direct = not self._coalesce and operations.cache is None and self._observe is None
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
         self._adds = Threads(client, operations.add_encoded)
         self._tests = Threads(client, lambda items, _: operations.contains_encoded(items))
@@ -81,6 +83,12 @@ class Filter(Claimer[I], Portable[I]):
         :raises OutcomeUnknownError: no answer came; its `token` makes it safe to ask again.
         :raises ConnectionFailedError: no answer came, and nothing was added.
         """
+        if token is None and self._is_direct and process.hook is None:  # as `_add` does, at once
+            return drive(self._link, self._operations.add(item))
+        return self._add(item, token=token)
+
+    @observed
+    def _add(self, item: I, *, token: str | None) -> bool:
         operations = self._operations
         if token is None and operations.cache is not None and operations.in_local_cache(item):
             return False
@@ -97,6 +105,12 @@ class Filter(Claimer[I], Portable[I]):
 
         :raises ConnectionFailedError: no answer came; likewise from all calls that only read.
         """
+        if self._is_direct and process.hook is None:  # as `_contains` does, at once
+            return drive(self._link, self._operations.contains(item))
+        return self._contains(item)
+
+    @observed
+    def _contains(self, item: I) -> bool:
         operations = self._operations
         if operations.cache is not None and operations.in_local_cache(item):
             return True
@@ -109,6 +123,7 @@ class Filter(Claimer[I], Portable[I]):
     def __contains__(self, item: I) -> bool:
         return self.contains(item)
 
+    @observed
     def add_many(self, items: Iterable[I]) -> list[bool]:
         """Add items; return for each, in order, whether it was new.
 
@@ -120,6 +135,7 @@ class Filter(Claimer[I], Portable[I]):
         """
         return self._run_batch(items, self._operations.add_many, self._adds)
 
+    @observed
     def contains_many(self, items: Iterable[I]) -> list[bool]:
         """Return for each item, in order, whether it is in the filter.
 
@@ -186,6 +202,7 @@ class Filter(Claimer[I], Portable[I]):
                 raise_unread(error, "dedupe", batch, is_alone=is_alone(items, rows))
             yield from self._operations.new_items(batch, keys, answers)
 
+    @observed
     def load(self, items: Iterable[I], progress: Callable[[int], object] | None = None) -> int:
         """Add items as fast as possible, without an answer for each; return how many were read.
 
@@ -210,6 +227,7 @@ class Filter(Claimer[I], Portable[I]):
             check_items(items)  # before the filter is opened
         return self._run(self._operations.load(batches(items, LOAD_ITEMS), progress))
 
+    @observed
     def reserve(self) -> None:
         """Create the filter now, or check the stored one.
 
@@ -220,6 +238,7 @@ class Filter(Claimer[I], Portable[I]):
         """
         self._run(self._operations.reserve())
 
+    @observed
     def info(self) -> FilterInfo:
         """Return the filter's parameters and how full it is.
 
@@ -231,6 +250,7 @@ class Filter(Claimer[I], Portable[I]):
         """
         return self._run(self._operations.info())
 
+    @observed
     def approximate_count(self) -> int:
         """Estimate the number of items from the share of bits set; costs what `info` does.
 
@@ -239,6 +259,7 @@ class Filter(Claimer[I], Portable[I]):
         """
         return self._run(self._operations.approximate_count())
 
+    @observed
     def clear(self) -> None:
         """Empty the filter: a new generation with the same parameters and the same expiry.
 
@@ -250,6 +271,7 @@ class Filter(Claimer[I], Portable[I]):
         """
         self._run(self._operations.clear())
 
+    @observed
     def delete(self) -> bool:
         """Delete the filter; True if it existed.  This object's next call may create it again.
 

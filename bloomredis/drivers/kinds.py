@@ -9,6 +9,7 @@ from bloomredis.drivers.binding import constructor, documented
 from bloomredis.drivers.connections.urls import addresses
 from bloomredis.drivers.filters import Filter
 from bloomredis.drivers.lifecycle import Adopting, Expiring
+from bloomredis.drivers.observing import observed
 from bloomredis.drivers.queueing import Queueing
 from bloomredis.drivers.rebuilding import Rebuildable
 from bloomredis.drivers.sync import SyncClients
@@ -117,6 +118,7 @@ class BloomFilter(Filter[I], Queueing[I], Rebuildable, Expiring):
                 found.reserve()
                 return found
 
+    @observed
     def snapshot(self) -> LocalFilter[I]:
         """Return a copy of the filter in this process, which answers without the server.
 
@@ -280,6 +282,7 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
         """Return a filter with a client of its own for the server at `url`: see `BloomFilter.from_url`."""
         return cls(addresses(url), name, **parameters)
 
+    @observed
     def remove(self, item: I, *, token: str | None = None) -> bool:
         """Take an item out once; True if it was in, False (and nothing is changed) if it was not.
 

@@ -10,6 +10,7 @@ from bloomredis import arguments
 from bloomredis.bits.encoding import number_of
 from bloomredis.drivers.binding import Bound
 from bloomredis.drivers.driven import Driven
+from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sync import SyncClient, drive
 from bloomredis.operations.kinds.scaling import adoption
 from bloomredis.operations.options import I
@@ -25,6 +26,7 @@ from bloomredis.stored.saved.format import Part
 class Portable(Driven, Generic[I]):
     """Filters that can be saved and copied."""
 
+    @observed
     def save(self, file: File, *, progress: Progress | None = None) -> None:
         """Write the filter to a file, with a checksum, in constant memory.
 
@@ -42,6 +44,7 @@ class Portable(Driven, Generic[I]):
             self._run(transfer.save(stored, opened, progress))
 
     @classmethod
+    @observed
     def restore(
         cls,
         client: SyncClient | Sequence[SyncClient],
@@ -78,6 +81,7 @@ class Portable(Driven, Generic[I]):
         made._run(own.reserve())
         return made
 
+    @observed
     def copy(
         self, client: SyncClient | Sequence[SyncClient], name: str, *, progress: Progress | None = None
     ) -> Self:
@@ -96,6 +100,7 @@ class Portable(Driven, Generic[I]):
         made._run(made._operations.reserve())
         return made
 
+    @observed
     def merge(self, other: Portable[I] | LocalFilter[I], *, progress: Progress | None = None) -> None:
         """Add all that another filter has, which stays as it is: the union of both.
 
@@ -133,6 +138,7 @@ class Adopting(Driven, Generic[I]):
     """Filters that a plain one can become a part of."""
 
     @classmethod
+    @observed
     def adopt(
         cls,
         client: SyncClient,
@@ -166,6 +172,7 @@ class Adopting(Driven, Generic[I]):
 class Expiring(Bound[SyncClient]):
     """Filters that can be given a time to live."""
 
+    @observed
     def expire(self, seconds: float | timedelta) -> None:
         """Let everything that the filter stores expire that many seconds (or a timedelta) from now.
 

@@ -1,100 +1,74 @@
-"""Observed calls: one event a call, for a hook of the process or of a filter.
+"""Observed calls: one event each, for the hook of a filter or of the process.
 
-The methods of an object that is observed are replaced by others that call them, so an object that is not has
-nothing to test.
+A call is observed where it begins: `observed` wraps each public method that may reach the server, and calls
+straight through where there is no hook.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import logging
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Sized
+from collections.abc import Callable, Iterator, Sized
+from contextlib import contextmanager
 from time import perf_counter
-from typing import Any, Final, NamedTuple
-from weakref import WeakSet
+from typing import Any, Final, TypeVar, cast
 
 from bloomredis import errors
 from bloomredis.arguments import shown
-from bloomredis.operations.events import CallEvent, Hook, Outcome
-from bloomredis.protocol.metering import Counts, Meter, of_task, of_thread
+from bloomredis.operations.events import CallEvent, Hook, Outcome, Report, check_hook
+from bloomredis.protocol.metering import Meter, forget, of_task, of_thread
+from bloomredis.protocol.steps import Op
+
+F = TypeVar("F", bound=Callable[..., Any])
+Numbers = tuple[int, int | None, int, int]
+"""Items; the new ones, None for a verb that has none; those that others hold; the claims that were lost."""
 
 _log = logging.getLogger("bloomredis")
 
 
-_Counted = tuple[int | None, int, int]
-_NOTHING: Final[_Counted] = (None, 0, 0)
-
-
-class _Verb(NamedTuple):
-    """The numbers in the event of a verb.
-
-    :ivar items: returns the number of items, given the first argument and the answer (None after an error).
-    :ivar new: returns the number of new ones, given the answer; None for a verb that has none.
-    :ivar busy: returns the number of items that others hold, likewise.
-    :ivar lost: returns the number of claims that were lost, likewise.
-    :ivar may_be_cached: a local cache may answer.
-    """
-
-    items: Callable[[Any, Any], int]
-    new: Callable[[Any], int] | None = None
-    busy: Callable[[Any], int] | None = None
-    lost: Callable[[Any], int] | None = None
-    may_be_cached: bool = False
-
-    def counted(self, answer: Any) -> _Counted:
-        """Return the numbers of an answer: new, busy and lost ones."""
-        return (
-            None if self.new is None else self.new(answer),
-            0 if self.busy is None else self.busy(answer),
-            0 if self.lost is None else self.lost(answer),
-        )
-
-
-def _many(items: Any, answer: Any) -> int:
-    known = answer if answer is not None else items
-    return len(known) if isinstance(known, Sized) else 0
-
-
-def _one(_: Any, __: Any) -> int:
+def _one(_: Any) -> int:
     return 1
 
 
-def _none(_: Any, __: Any) -> int:
+def _none(_: Any) -> int:
     return 0
 
 
-def _in_state(state: str) -> Callable[[Any], int]:
-    """Return what counts claims in a state; it does not look at them for a caller who has to."""
-    return lambda claims: sum(claim._held.state == state for claim in claims)  # noqa: SLF001
+def _each(items: Any) -> int:
+    return len(items) if isinstance(items, Sized) else 0
 
 
-def _of_one(count: Callable[[Any], int]) -> Callable[[Any], int]:
-    return lambda claim: count([claim])
+def _of_claims(claims: list[Any]) -> Numbers:
+    """Return the numbers of claims; their states are not looked at for a caller who has to."""
+    states = [claim._held.state for claim in claims]
+    return len(states), states.count("claimed"), states.count("busy"), 0
 
 
-_VERBS: Final = {
-    "add": _Verb(_one, int, may_be_cached=True),
-    "contains": _Verb(_one, lambda there: int(not there), may_be_cached=True),
-    "add_many": _Verb(_many, sum, may_be_cached=True),
-    "contains_many": _Verb(_many, lambda there: len(there) - sum(there), may_be_cached=True),
-    "remove": _Verb(_one),
-    "load": _Verb(lambda _, read: read or 0),
-    "claim": _Verb(_one, _of_one(_in_state("claimed")), _of_one(_in_state("busy"))),
-    "claim_many": _Verb(_many, _in_state("claimed"), _in_state("busy")),
+_COUNTING: Final[dict[str, tuple[Callable[[Any], int], Callable[[Any], Numbers]]]] = {
+    "add": (_one, lambda new: (1, int(new), 0, 0)),
+    "contains": (_one, lambda there: (1, int(not there), 0, 0)),
+    "add_many": (_each, lambda new: (len(new), sum(new), 0, 0)),
+    "contains_many": (_each, lambda there: (len(there), len(there) - sum(there), 0, 0)),
+    "load": (_none, lambda read: (read, None, 0, 0)),
+    "claim": (_one, lambda claim: _of_claims([claim])),
+    "claim_many": (_each, _of_claims),
     **dict.fromkeys(
-        ("commit_many", "release_many", "extend_many"), _Verb(_many, lost=lambda states: states.count("lost"))
+        ("commit_many", "release_many", "extend_many"),
+        (_each, lambda states: (len(states), None, 0, states.count("lost"))),
     ),
     **dict.fromkeys(
-        (
-            *("reserve", "info", "approximate_count", "clear", "delete", "expire"),
-            *("save", "copy", "merge", "snapshot"),
-        ),
-        _Verb(_none),
+        ("remove", "commit", "release", "extend", "queue_add", "queue_contains"),
+        (_one, lambda _: (1, None, 0, 0)),
     ),
 }
-_OF_CLAIMS: Final = dict.fromkeys(("commit", "release", "extend"), _Verb(_one))
+"""The number of items after an error, given the first argument; and the numbers of an answer."""
+_OF_THE_WHOLE: Final = _none, lambda _: (0, None, 0, 0)
+"""Those of verbs that are about the filter as a whole."""
+_CACHED: Final = frozenset(("add", "contains", "add_many", "contains_many"))
+"""Verbs that a local cache may answer."""
 
 _OUTCOMES: Final[tuple[tuple[type[BaseException], Outcome], ...]] = (
     (errors.BatchInterruptedError, "interrupted"),
@@ -108,15 +82,13 @@ _OUTCOMES: Final[tuple[tuple[type[BaseException], Outcome], ...]] = (
 )
 
 
-class _Observers:
-    """The hook of the process, and the filters that it concerns."""
+class _Process:
+    """The hook of the process."""
 
-    def __init__(self) -> None:
-        self.hook: Hook | None = None
-        self.filters: WeakSet[Any] = WeakSet()
+    hook: Hook | None = None
 
 
-_observers: Final = _Observers()
+process: Final = _Process()
 
 
 def instrument(hook: Hook | None) -> None:
@@ -125,115 +97,179 @@ def instrument(hook: Hook | None) -> None:
     None is for no hook.  It is called in the thread or task of the call, which waits for it; what it raises
     is logged and goes no further.  A filter that was made with `observe=` has that hook instead.
 
-    :raises TypeError: it is not callable.
+    A hook that is an object with a method `around(filter, kind, verb)` is entered before the call: the method
+    returns a context manager, which yields the function to call with the event.
+
+    :raises TypeError: it is neither.
     """
-    if hook is not None and not callable(hook):
-        raise TypeError(f"hook must be a callable or None, not {shown(hook)}")
-    _observers.hook = hook
-    for each in list(_observers.filters):
-        watch(each)
+    check_hook("hook", hook)
+    process.hook = hook
 
 
-def watch(seen: Any) -> None:
-    """Let a filter be observed, if it has a hook or the process has."""
-    _observers.filters.add(seen)
-    _replace(seen, _VERBS, _hook_of(seen), seen)
+def observed(method: F) -> F:
+    """Let a public method report each call to the filter's own hook, or else to that of the process."""
+    verb = _Verb(method.__name__.lstrip("_"))
+
+    def call(target: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if (hook := target._observe) is None and (hook := process.hook) is None:
+            return method(target, *args, **kwargs)
+        return verb.call(hook, method, target, args, kwargs)
+
+    def wait(target: Any, /, *args: Any, **kwargs: Any) -> Any:  # a coroutine more would take 5% of 64 tasks
+        if (hook := target._observe) is None and (hook := process.hook) is None:
+            return method(target, *args, **kwargs)
+        return verb.wait(hook, method, target, args, kwargs)
+
+    if not inspect.iscoroutinefunction(method):
+        return cast("F", functools.wraps(method)(call))
+    return cast("F", _as_coroutine_function(functools.wraps(method)(wait)))
 
 
-def watch_claim(claim: Any, seen: Any) -> None:
-    """Let a new claim of a filter be observed, if that is."""
-    if (hook := _hook_of(seen)) is not None:
-        _replace(claim, _OF_CLAIMS, hook, seen)
+def _as_coroutine_function(function: F) -> F:
+    """Mark a function that returns coroutines; Python 3.11 has no mark that `inspect` knows."""
+    mark: Callable[[F], F] | None = getattr(inspect, "markcoroutinefunction", None)
+    if mark is not None:
+        return mark(function)
+    function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+    return function
 
 
-def _hook_of(seen: Any) -> Hook | None:
-    own: Hook | None = seen._operations.options.observe  # noqa: SLF001 - a filter and its observer are one thing
-    return _observers.hook if own is None else own
-
-
-def _replace(target: Any, verbs: dict[str, _Verb], hook: Hook | None, seen: Any) -> None:
-    """Replace the methods of an object, or take back what replaced them."""
-    for name, verb in verbs.items():
-        target.__dict__.pop(name, None)
-        if hook is not None and (method := getattr(target, name, None)) is not None:
-            target.__dict__[name] = _observed(method, _Reporter(hook, seen, name, verb))
-
-
-def _observed(method: Any, reporter: _Reporter) -> Any:
-    """Return a method that reports each call of another one."""
-    report = reporter.report
-    if inspect.iscoroutinefunction(method):
-
-        @functools.wraps(method)
-        async def wait(*args: Any, **kwargs: Any) -> Any:
-            return await _awaited(method(*args, **kwargs), report, args)
-
-        return wait
-
-    @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        meter = of_thread.meter
-        if meter is None:
-            meter = of_thread.meter = Meter()
-        before, started = meter.counts(), perf_counter()
+@contextmanager
+def observed_block(seen: Any, name: str) -> Iterator[Callable[[Op[Any]], Any]]:
+    """Report a block when it has ended; yield what runs the operations at its beginning and its end."""
+    if (hook := seen._observe) is None and (hook := process.hook) is None:
+        yield seen._run
+        return
+    verb = _Verb(name)
+    asked: Any = seen, (), {}
+    with _entered(hook, verb.names(*asked)) as report:
+        meter = Meter()
         try:
-            answer = method(*args, **kwargs)
+            yield functools.partial(meter.count_task if seen._is_asyncio else meter.count_thread, seen._run)
         except BaseException as error:
-            report(args, error, started, meter.since(before))
+            verb.report(report, asked, meter, error)
             raise
-        if answer.__class__.__name__ == "Claiming":
-            return answer.through(lambda claiming: _awaited(claiming, report, args))
-        report(args, answer, started, meter.since(before))
+        verb.report(report, asked, meter, None)
+
+
+@functools.lru_cache
+def _is_around(kind: type) -> bool:
+    """True if hooks of a class are entered; kept, since a method that is not there takes long to miss."""
+    return hasattr(kind, "around")
+
+
+@contextmanager
+def _entered(hook: Any, names: tuple[str, str, str]) -> Iterator[Report]:
+    """Enter the context of a hook that has one; yield what is called with the event."""
+    if not _is_around(hook.__class__):
+        yield hook
+        return
+    context = report = None
+    try:
+        entering = hook.around(*names)
+        report = entering.__enter__()
+        context = entering
+    except Exception:
+        _failed(names[0])
+    try:
+        yield lambda event: report is not None and report(event)
+    finally:
+        if context is not None:
+            _leave(context, names[0])
+
+
+def _leave(context: Any, name: str) -> None:
+    """Leave the context of a hook without the error of the call, whose text may have items."""
+    try:
+        context.__exit__(None, None, None)
+    except Exception:
+        _failed(name)
+
+
+class _Verb:
+    """Makes the calls of one verb, and reports them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._asked, self._counted = _COUNTING.get(name, _OF_THE_WHOLE)
+        self._may_be_cached = name in _CACHED
+        self._is_of_claim = name in ("commit", "release", "extend")
+        self._is_of_filter = not self._is_of_claim and name not in ("restore", "adopt")
+
+    def call(self, hook: Any, method: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call, and report it."""
+        if _is_around(hook.__class__):
+            with _entered(hook, self.names(target, args, kwargs)) as report:
+                return self.call(report, method, target, args, kwargs)
+        before, meter = of_thread.meter, Meter()
+        of_thread.meter = meter
+        try:
+            answer = method(target, *args, **kwargs)
+        except BaseException as error:
+            of_thread.meter = before
+            self.report(hook, (target, args, kwargs), meter, error)
+            raise
+        of_thread.meter = before
+        self.report(hook, (target, args, kwargs), meter, answer)
         return answer
 
-    return call
+    async def wait(
+        self, hook: Any, method: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Make a call and wait for it, and report it."""
+        if _is_around(hook.__class__):
+            with _entered(hook, self.names(target, args, kwargs)) as report:
+                return await self.wait(report, method, target, args, kwargs)
+        meter = Meter()
+        token = of_task.set(meter)
+        try:
+            answer = await method(target, *args, **kwargs)
+        except BaseException as error:
+            forget(token)
+            self.report(hook, (target, args, kwargs), meter, error)
+            raise
+        forget(token)
+        self.report(hook, (target, args, kwargs), meter, answer)
+        return answer
 
+    def names(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str, str]:
+        """Return the names of the filter and its class, and the verb's."""
+        if isinstance(target, type):  # which makes the filter of a client and a name
+            name = kwargs.get("name", args[1] if len(args) > 1 else "")
+            return name if isinstance(name, str) else shown(name), target.__name__, self._name
+        seen = target._filter if self._is_of_claim else target
+        return seen._operations.name, seen.__class__.__name__, self._name
 
-async def _awaited(called: Awaitable[Any], report: Callable[..., None], args: tuple[Any, ...]) -> Any:
-    """Wait for a call, and report it."""
-    meter, started = Meter(), perf_counter()
-    token = of_task.set(meter)
-    try:
-        answer = await called
-    except BaseException as error:
-        report(args, error, started, meter.counts())
-        raise
-    finally:
-        of_task.reset(token)
-    report(args, answer, started, meter.counts())
-    return answer
-
-
-class _Reporter:
-    """The events of one method."""
-
-    def __init__(self, hook: Hook, seen: Any, name: str, verb: _Verb) -> None:
-        self._hook = hook
-        self._names = seen.name, type(seen).__name__, name
-        self._filter = seen.__dict__
-        self._verb = verb
-        self._is_cached = verb.may_be_cached and seen._operations.cache is not None  # noqa: SLF001 - as in _hook_of
-
-    def report(self, args: tuple[Any, ...], answer: Any, started: float, counts: Counts) -> None:
-        """Call the hook with the event of a call that has ended, with an answer or an error."""
-        seconds, verb, outcome, counted = perf_counter() - started, self._verb, "ok", _NOTHING
-        trips, resends, receipts = counts
+    def report(self, hook: Report, asked: Any, meter: Meter, answer: Any) -> None:
+        """Call a hook with the event of a call that has ended, with an answer or an error."""
+        seconds, trips, cached = perf_counter() - meter.started, meter.round_trips, 0
+        outcome: Outcome = "ok"
+        target, args, _ = asked
         try:
             if isinstance(answer, BaseException):
-                answer, outcome = None, _outcome(answer)
+                items, new, busy, lost = self._asked(args[0] if args else None), None, 0, 0
+                outcome = _outcome(answer)
             else:
-                counted = verb.counted(answer)
-            items = verb.items(args[0] if args else None, answer)
-            new, busy, lost = counted
-            cached = items if self._is_cached and not trips and outcome == "ok" else 0
-            numbers = seconds, trips, resends, outcome, busy, lost, cached, receipts
-            self._hook(_event((*self._names, items, new, *numbers)))
+                items, new, busy, lost = self._counted(answer)
+                if not trips and self._may_be_cached and target._operations.cache is not None:
+                    cached = items
+            resends, receipts = meter.resends, meter.receipts
+            numbers = items, new, seconds, trips, resends, outcome, busy, lost, cached, receipts
+            if self._is_of_filter:  # as `names` does
+                names = target._operations.name, target.__class__.__name__, self._name
+            else:
+                names = self.names(*asked)
+            hook(_event(names + numbers))
         except Exception:
-            _log.exception("the hook that observes %r failed", self._names[0])
+            _failed(self.names(*asked)[0])
 
 
 _event: Final = functools.partial(tuple.__new__, CallEvent)
 """Makes an event of its fields; in half the time of the class's own way."""
+
+
+def _failed(name: str) -> None:
+    _log.exception("the hook that observes %r failed", name)
 
 
 def _outcome(error: BaseException) -> Outcome:

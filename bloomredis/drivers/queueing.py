@@ -6,6 +6,7 @@ from typing import Generic
 
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.driven import AsyncDriven, Driven
+from bloomredis.drivers.observing import observed
 from bloomredis.operations.kinds import pipelines
 from bloomredis.operations.kinds.pipelines import AnyPipeline
 from bloomredis.operations.kinds.routed import RoutedOperations
@@ -17,6 +18,7 @@ class Queueing(Driven, Generic[I]):
 
     _operations: pipelines.Queueing | RoutedOperations
 
+    @observed
     def queue_add(self, pipe: AnyPipeline, item: I) -> None:
         """Queue an add on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
 
@@ -28,6 +30,7 @@ class Queueing(Driven, Generic[I]):
         """
         self._run(self._operations.queue_add(pipe, item))
 
+    @observed
     def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
         """Queue a test on a pipeline of the caller's; that place in `pipe.execute()` holds 1 or 0.
 
@@ -42,10 +45,12 @@ class AsyncQueueing(AsyncDriven, Generic[I]):
 
     _operations: pipelines.Queueing | RoutedOperations
 
+    @observed
     async def queue_add(self, pipe: AnyPipeline, item: I) -> None:
         """Queue an add on a pipeline of the caller's."""
         await self._run(self._operations.queue_add(pipe, item))
 
+    @observed
     async def queue_contains(self, pipe: AnyPipeline, item: I) -> None:
         """Queue a test on a pipeline of the caller's."""
         await self._run(self._operations.queue_contains(pipe, item))

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.driven import AsyncDriven, Driven
+from bloomredis.drivers.observing import observed_block
 from bloomredis.errors import BloomError
 from bloomredis.operations.options import Seconds
 from bloomredis.operations.whole.rebuilding import TIMEOUT, Rebuilding
@@ -71,16 +72,17 @@ class Rebuildable(Driven):
 
     @contextmanager
     def _rebuilding(self, rebuild: Rebuilding[Any]) -> Iterator[Self]:
-        new = self._over_the_same(self._run(rebuild.begin()))
-        try:
-            yield new
-        except BaseException:
+        with observed_block(self, "rebuild") as run:
+            new = self._over_the_same(run(rebuild.begin()))
             try:
-                self._run(rebuild.abandon())
-            except BloomError as error:
-                _log.warning(_LEFT, self.name, error)
-            raise
-        self._run(rebuild.end())
+                yield new
+            except BaseException:
+                try:
+                    run(rebuild.abandon())
+                except BloomError as error:
+                    _log.warning(_LEFT, self.name, error)
+                raise
+            run(rebuild.end())
 
 
 @documented_as(Rebuildable)
@@ -106,16 +108,17 @@ class AsyncRebuildable(AsyncDriven):
 
     @asynccontextmanager
     async def _rebuilding(self, rebuild: Rebuilding[Any]) -> AsyncIterator[Self]:
-        new = self._over_the_same(await self._run(rebuild.begin()))
-        try:
-            yield new
-        except GeneratorExit:  # nothing can be waited for any more
-            _log.warning(_LEFT, self.name, "its coroutine was closed")
-            raise
-        except BaseException:
+        with observed_block(self, "rebuild") as run:
+            new = self._over_the_same(await run(rebuild.begin()))
             try:
-                await self._run(rebuild.abandon())
-            except BloomError as error:
-                _log.warning(_LEFT, self.name, error)
-            raise
-        await self._run(rebuild.end())
+                yield new
+            except GeneratorExit:  # nothing can be waited for any more
+                _log.warning(_LEFT, self.name, "its coroutine was closed")
+                raise
+            except BaseException:
+                try:
+                    await run(rebuild.abandon())
+                except BloomError as error:
+                    _log.warning(_LEFT, self.name, error)
+                raise
+            await run(rebuild.end())

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Literal, NamedTuple, Protocol
+
+from bloomredis.arguments import shown
 
 Outcome = Literal["ok", "unknown", "failed", "refused", "lost", "interrupted", "full", "cancelled", "error"]
 
@@ -14,7 +17,8 @@ class CallEvent(NamedTuple):
     :ivar filter: the filter's name.
     :ivar kind: its class, as `BloomFilter`.
     :ivar verb: the method, of the filter or of a claim: `add_many`, `commit`.  `update`, `dedupe` and the
-        masks are made of `add_many` and `contains_many`, and are seen as those.
+        masks are made of `add_many` and `contains_many`, and are seen as those.  A `rebuild` ends with its
+        block.
     :ivar items: the items that it was about, of `load` those that were read; 0 for the filter as a whole.
     :ivar new: the items that were new; of `claim` and `claim_many` those that were claimed, of `contains` and
         `contains_many` those that are not in the filter.  None for other verbs, and after an error.
@@ -47,5 +51,26 @@ class CallEvent(NamedTuple):
     receipts: int = 0
 
 
-Hook = Callable[[CallEvent], object]
-"""Is called with each event, in the thread or task of the call; what it raises is logged."""
+Report = Callable[[CallEvent], object]
+"""Is called with the event of a call that has ended, in its thread or task."""
+
+
+class Around(Protocol):
+    """A hook that is entered before a call and left after it, as a span of a trace."""
+
+    def around(self, filter: str, kind: str, verb: str, /) -> AbstractContextManager[Report | None]:  # noqa: A002 - as in `CallEvent`
+        """Return the context of a call; what it yields is called with the event before it is left.
+
+        It is entered and left in the thread or task of the call, and left without an exception, whatever the
+        call raises: the event has the outcome.
+        """
+
+
+Hook = Report | Around
+"""Is told of each call; what it raises is logged."""
+
+
+def check_hook(what: str, hook: object) -> None:
+    """Raise `TypeError` for what is neither a hook nor None."""
+    if hook is not None and not callable(hook) and not hasattr(type(hook), "around"):
+        raise TypeError(f"{what} must be a callable, have a method around(), or be None, not {shown(hook)}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Required, TypedDict
 from bloomredis import arguments
 from bloomredis.arguments import OnFull, OnLost
 from bloomredis.bits.encoding import Item, number_of
-from bloomredis.operations.events import Hook
+from bloomredis.operations.events import Hook, check_hook
 from bloomredis.protocol.calls import Wait
 from bloomredis.stored.foreign.bitmap import ForeignLayout
 from bloomredis.stored.planning import StorageOptions
@@ -123,8 +123,8 @@ class Options:
     :param min_replicas: replicas that must have a write before the call returns; fewer raise
         `OutcomeUnknownError`.  On a cluster they are those of the node that has the key.
     :param replica_timeout: seconds to wait for them.
-    :param observe: is called with a `CallEvent` after each call; None for the hook of
-        `bloomredis.instrument`, if there is one.
+    :param observe: a hook, which is called with a `CallEvent` after each call: see `bloomredis.instrument`;
+        None for that of the process, if there is one.
     """
 
     on_lost: OnLost = "raise"
@@ -146,8 +146,7 @@ class Options:
                 f"encode must be a callable or None, not {type(self.encode).__name__} "
                 f"{arguments.shown(self.encode)}"
             )
-        if self.observe is not None and not callable(self.observe):
-            raise TypeError(f"observe must be a callable or None, not {arguments.shown(self.observe)}")
+        check_hook("observe", self.observe)
         self.wait  # noqa: B018 - checks its parameters
 
     @property

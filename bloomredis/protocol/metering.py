@@ -1,35 +1,48 @@
-"""Meters: the round trips of calls, counted only where somebody observes them."""
+"""Meters: the round trips of calls, counted only while a call is observed."""
 
 from __future__ import annotations
 
 import threading
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar, Token
+from time import perf_counter
 from typing import Any, Final
 
 from bloomredis.protocol import cluster, steps
 from bloomredis.protocol.replies import is_no_reply
 
-Counts = tuple[int, int, int]
-"""Round trips; those that followed one without a reply; answers of earlier calls that were asked for."""
-
 
 class Meter:
-    """Counts what the calls of a thread, or one of a task, take."""
+    """Counts what one call takes.
 
-    __slots__ = ("_failed", "receipts", "resends", "round_trips")
+    :ivar started: the time when it was made.
+    :ivar round_trips: to the server.
+    :ivar resends: round trips that followed one without a reply.
+    :ivar receipts: answers of earlier calls that were asked for.
+    """
+
+    round_trips = resends = receipts = 0
+    _failed = False
 
     def __init__(self) -> None:
-        self.round_trips = self.resends = self.receipts = 0
-        self._failed = False
+        self.started = perf_counter()
 
-    def counts(self) -> Counts:
-        """Return what was counted until now."""
-        return self.round_trips, self.resends, self.receipts
+    def count_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function, and count what it does in this thread, but for other calls that are observed."""
+        before = of_thread.meter
+        try:
+            of_thread.meter = self
+            return function(*args, **kwargs)
+        finally:
+            of_thread.meter = before
 
-    def since(self, before: Counts) -> Counts:
-        """Return what was counted since then."""
-        trips, resends, receipts = before
-        return self.round_trips - trips, self.resends - resends, self.receipts - receipts
+    async def count_task(self, function: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
+        """Call a function and wait for it, and count what it does in this task, likewise."""
+        token = of_task.set(self)
+        try:
+            return await function(*args, **kwargs)
+        finally:
+            forget(token)
 
     def send(self, client: Any, step: Any) -> None:
         """Count a step, or an act on a cluster, that is executed next."""
@@ -53,14 +66,22 @@ class _OfThread(threading.local):
 
 
 of_thread: Final = _OfThread()
-"""That of the synchronous calls of a thread, None until one of them is observed."""
+"""That of the synchronous call that this thread makes, None if nobody observes it."""
 
 of_task: Final[ContextVar[Meter | None]] = ContextVar("bloomredis-meter", default=None)
 """That of the asyncio call that is under way, None if nobody observes it."""
 
 
+def forget(token: Token[Meter | None]) -> None:
+    """Let the meter before count again in this task."""
+    try:  # suppress() would take as long as all the rest
+        of_task.reset(token)
+    except ValueError:  # the coroutine is closed in another context than its task's
+        return
+
+
 def count_receipt() -> None:
     """Count that the answer of an earlier call is asked for."""
-    meter = of_task.get() or of_thread.meter
+    meter = of_thread.meter or of_task.get()
     if meter is not None:
         meter.receipts += 1

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+import bloomredis.asyncio
 from bloomredis import BloomFilter, ClaimLostError
 from bloomredis.contrib.opentelemetry import Telemetry
 from tests.contrib import pages
@@ -54,6 +57,46 @@ def test_a_call_is_a_span_below_the_current_one(seen: BloomFilter, tracers: Any,
     assert (call.attributes["db.operation.batch.size"], call.attributes["bloomredis.new"]) == (3, 2)
 
 
+@pytest.mark.parametrize("is_asyncio", [False, True])
+def test_spans_of_the_client_are_children(
+    any_server: Server, tracers: TracerProvider, spans: InMemorySpanExporter, *, is_asyncio: bool
+) -> None:
+    """A span that the client's instrumentation makes of a command is below that of the call."""
+    tracer, hook = tracers.get_tracer("client"), Telemetry(tracer_provider=tracers)
+    made: dict[str, Any] = {"capacity": 1000, "error_rate": 1e-6, "observe": hook}
+
+    class Client(redis.Redis):
+        def execute_command(self, *args: Any, **options: Any) -> Any:
+            with tracer.start_as_current_span(args[0]):
+                return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    class AsyncClient(redis.asyncio.Redis):
+        async def execute_command(self, *args: Any, **options: Any) -> Any:
+            with tracer.start_as_current_span(args[0]):
+                return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    async def main() -> None:
+        async with AsyncClient(unix_socket_path=any_server.socket) as client:
+            await bloomredis.asyncio.BloomFilter(client, "seen", **made).contains("a")
+
+    if is_asyncio:
+        asyncio.run(main())
+    else:
+        BloomFilter(Client(unix_socket_path=any_server.socket), "seen", **made).contains("a")
+    *commands, call = spans.get_finished_spans()
+    assert call.name == "bloomredis.contains seen"
+    assert commands
+    assert {each.parent and each.parent.span_id for each in commands} == {call.context.span_id}
+
+
+def test_a_rebuild_is_a_span_around_its_block(seen: BloomFilter, spans: Any) -> None:
+    """Calls in the block are children of it."""
+    with seen.rebuild() as new:
+        new.load(["a"])
+    load, rebuild = spans.get_finished_spans()
+    assert load.parent.span_id == rebuild.context.span_id
+
+
 def test_an_error_is_the_status_of_its_span(seen: BloomFilter, any_client: Any, spans: Any) -> None:
     """With the word for it."""
     claim = seen.claim("a")
@@ -63,6 +106,7 @@ def test_an_error_is_the_status_of_its_span(seen: BloomFilter, any_client: Any, 
     _, commit = spans.get_finished_spans()
     assert not commit.status.is_ok
     assert commit.attributes["error.type"] == "lost"
+    assert not commit.events  # an exception's text may have items
 
 
 def test_no_item_is_in_a_span(seen: BloomFilter, spans: Any) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
 import logging
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ import redis.asyncio
 
 import bloomredis.asyncio
 from bloomredis import BloomFilter, CallEvent, FilterLostError, OutcomeUnknownError, instrument
+from bloomredis.protocol.metering import of_thread
 from tests.support.background import started
 from tests.support.proxy import lost, passed, proxied
 from tests.support.servers import Server
@@ -162,12 +166,260 @@ def test_the_hook_of_the_process_hears_all(any_client: redis.Redis, events: list
     assert len(events) == 2
 
 
-def test_who_is_not_observed_has_nothing_to_test(any_client: redis.Redis) -> None:
-    """Its methods are those of its class."""
-    f = BloomFilter(any_client, "seen", **SIZE)
-    assert "add" not in f.__dict__
-    observed = BloomFilter(any_client, "seen", observe=print, **SIZE)
-    assert observed.add.__doc__ == BloomFilter.add.__doc__
+def test_no_method_of_an_object_is_replaced(any_client: redis.Redis, events: list[CallEvent]) -> None:
+    """Observed or not, a filter and a claim have the methods of their classes, with their signatures."""
+    f = BloomFilter(any_client, "seen", observe=events.append, **SIZE)
+    claim = f.claim("a")
+    assert not {*f.__dict__, *claim.__dict__} & {*CALLS, *CALLS_OF_A_CLAIM}
+    assert str(inspect.signature(f.add)) == "(item: 'I', *, token: 'str | None' = None) -> 'bool'"
+    assert asyncio.iscoroutinefunction(bloomredis.asyncio.BloomFilter.add)
+
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda f, _: f.add("a"),
+    "contains": lambda f, _: f.contains(item="a"),
+    "add_many": lambda f, _: f.add_many(["a"]),
+    "contains_many": lambda f, _: f.contains_many(["a"]),
+    "remove": lambda f, _: f.remove("a"),
+    "load": lambda f, _: f.load(["a"]),
+    "claim": lambda f, _: f.claim("b"),
+    "claim_many": lambda f, _: f.claim_many(["c"]),
+    "commit_many": lambda f, _: f.commit_many([]),
+    "release_many": lambda f, _: f.release_many([]),
+    "extend_many": lambda f, _: f.extend_many([], 9),
+    "reserve": lambda f, _: f.reserve(),
+    "info": lambda f, _: f.info(),
+    "approximate_count": lambda f, _: f.approximate_count(),
+    "clear": lambda f, _: f.clear(),
+    "delete": lambda f, _: f.delete(),
+    "expire": lambda f, _: f.expire(60),
+    "save": lambda f, _: f.save(io.BytesIO()),
+    "restore": lambda f, client: f.restore(client, "seen", io.BytesIO(b"nothing of the kind")),
+    "copy": lambda f, client: f.copy(client, "copy"),
+    "merge": lambda f, _: f.merge(f),
+    "snapshot": lambda f, _: f.snapshot(),
+    "adopt": lambda f, client: f.adopt(client, name="seen"),
+    "rebuild": lambda f, _: f.rebuild(),
+    "queue_add": lambda f, client: f.queue_add(client.pipeline(), "a"),
+    "queue_contains": lambda f, client: f.queue_contains(client.pipeline(), "a"),
+}
+"""A call of each verb of a filter; whether it ends in an error makes no difference here."""
+CALLS_OF_A_CLAIM: dict[str, Callable[[Any, Any], Any]] = {
+    "commit": lambda claim, _: claim.commit(),
+    "release": lambda claim, _: claim.release(),
+    "extend": lambda claim, _: claim.extend(9),
+}
+UNOBSERVED = {
+    *("name", "at", "from_url", "with_client", "close"),  # ask the server nothing
+    *("item", "state", "remaining", "lost", "token", "from_token"),  # likewise, of a claim
+    *("open", "update", "dedupe", "new_mask", "contains_mask", "once"),  # make calls that are observed
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "BloomFilter": {},
+    "CountingBloomFilter": {},
+    "ScalingBloomFilter": {},
+    "ShardedBloomFilter": {},
+    "RotatingBloomFilter": {"window": 60},
+}
+HALVES = {"sync": (bloomredis, redis.Redis), "asyncio": (bloomredis.asyncio, redis.asyncio.Redis)}
+
+
+async def made(call: Any) -> Any:
+    """Return the answer to a call of either half, and None after an error; a block is entered and left."""
+    with suppress(Exception):
+        if inspect.isawaitable(call):
+            return await call
+        if isinstance(call, AbstractContextManager) and not hasattr(call, "item"):  # which a claim has
+            with call:
+                return None
+        if isinstance(call, AbstractAsyncContextManager):
+            async with call:
+                return None
+        return call
+
+
+async def unseen(target: Any, client: Any, calls: dict[str, Any], events: list[CallEvent]) -> list[str]:
+    """Return the public names of an object of which no call was seen, but for those that need not be."""
+    left = []
+    for verb in sorted({each for each in dir(type(target)) if not each.startswith("_")} - UNOBSERVED):
+        events.clear()
+        if verb in calls:
+            with suppress(Exception):
+                await made(calls[verb](target, client))
+        if [(each.filter, each.verb) for each in events] != [("seen", verb)]:
+            left.append(verb)
+    return left
+
+
+@for_each("half", [*HALVES])
+@for_each("kind", [*KINDS])
+def test_each_public_call_is_seen(any_server: Server, events: list[CallEvent], half: str, kind: str) -> None:
+    """By one event, whatever becomes of it; a method that is not has to be in `UNOBSERVED`."""
+    module, make = HALVES[half]
+
+    async def main() -> list[str]:
+        client = make(unix_socket_path=any_server.socket)
+        f = getattr(module, kind)(client, "seen", **SIZE, **KINDS[kind])
+        left = await unseen(f, client, CALLS, events)
+        assert {each.kind for each in events} <= {kind}
+        left += await unseen(await made(f.claim("a")), client, CALLS_OF_A_CLAIM, events)
+        assert [each.kind for each in events] == [kind]
+        await made(f.close() if half == "sync" else client.aclose())
+        return left
+
+    assert asyncio.run(main()) == []
+
+
+@for_each("module", [bloomredis, bloomredis.asyncio])
+def test_no_public_class_is_left_out(module: Any) -> None:
+    """Others than filters and claims are records and errors, or answer without a server."""
+    classes = {name for name in module.__all__ if isinstance(getattr(module, name), type)}
+    others = {name for name in classes if not issubclass(getattr(module, name), Exception)} - {
+        *KINDS,
+        "Claim",
+    }
+    assert others <= {"CallEvent", "FilterInfo", "LocalFilter", "Skipped"}
+
+
+def test_a_rebuild_is_one_call(bloom: Any, any_client: redis.Redis) -> None:
+    """It ends with its block, whose calls are their own; an error in the block is its outcome."""
+    events: list[CallEvent] = []
+    f = bloom(any_client, "seen", observe=events.append, **SIZE)
+    for number in range(3):
+        with f.rebuild(capacity=2000) as new:
+            for _ in range(10 * (number == 2)):
+                new.add_many(["a", "b"])
+    with pytest.raises(KeyError), f.rebuild():
+        raise KeyError
+    rebuilds = [each for each in events if each.verb != "add_many"]
+    assert [(each.verb, each.outcome) for each in rebuilds] == [("rebuild", "ok")] * 3 + [
+        ("rebuild", "error")
+    ]
+    assert rebuilds[2].round_trips == rebuilds[1].round_trips > 1
+
+
+def test_a_call_inside_another_has_its_own_round_trips(any_client: redis.Redis) -> None:
+    """And the outer one does not have them too; afterwards nothing of the thread is counted."""
+    events: list[CallEvent] = []
+    seen, others = (BloomFilter(any_client, name, observe=events.append, **SIZE) for name in "ab")
+    seen.add("x")
+    others.add("x")
+    seen.load(["warm"])
+    events.clear()
+    seen.load(item for item in ("i", "j", "k") if not others.contains(item))
+    alone, load = events[:-1], events[-1]
+    assert [(each.verb, each.round_trips) for each in alone] == [("contains", 1)] * 3
+    events.clear()
+    seen.load(["l", "m", "n"])
+    assert load.round_trips == events[0].round_trips
+    assert of_thread.meter is None
+
+
+class Surrounding:
+    """A hook that is entered before a call; it notes what it sees, and fails where it is told to."""
+
+    def __init__(self, *failing: str) -> None:
+        self.seen: list[Any] = []
+        self._failing = failing
+
+    def _note(self, what: Any) -> None:
+        self.seen.append(what)
+        if what in self._failing:
+            raise KeyError(what)
+
+    @contextmanager
+    def around(self, *names: str) -> Iterator[Callable[[CallEvent], None] | None]:
+        self._note(names)
+        self._note("enter")
+        token = INSIDE.set(names[-1])
+        try:
+            yield None if "mute" in self._failing else self.report
+        finally:
+            INSIDE.reset(token)
+        self._note("leave")
+
+    def report(self, event: CallEvent) -> None:
+        self._note((event.verb, event.outcome, INSIDE.get()))
+        self._note("report")
+
+
+INSIDE: ContextVar[str] = ContextVar("inside", default="")
+
+
+def test_a_hook_can_be_around_a_call(bloom: Any, any_client: redis.Redis) -> None:
+    """It is entered before the call with its names, called with the event, and left."""
+    hook = Surrounding()
+    f = bloom(any_client, "seen", observe=hook, **SIZE)
+    f.add("a")
+    with pytest.raises(TypeError):
+        f.add_many(7)
+    assert hook.seen == [
+        *(("seen", "BloomFilter", "add"), "enter", ("add", "ok", "add"), "report", "leave"),
+        *(("seen", "BloomFilter", "add_many"), "enter", ("add_many", "error", "add_many"), "report", "leave"),
+    ]
+
+
+def test_a_call_is_made_inside_of_its_hook(any_server: Server, any_client: redis.Redis) -> None:
+    """Its commands are sent in the context that the hook has made: in the thread or task of the caller."""
+    inside: list[str] = []
+
+    class Client(redis.Redis):
+        def execute_command(self, *args: Any, **options: Any) -> Any:
+            inside.append(INSIDE.get())
+            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    class AsyncClient(redis.asyncio.Redis):
+        async def execute_command(self, *args: Any, **options: Any) -> Any:
+            inside.append(INSIDE.get())
+            return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    async def main() -> None:
+        async with AsyncClient(unix_socket_path=any_server.socket) as client:
+            f = bloomredis.asyncio.BloomFilter(client, "seen", observe=Surrounding(), **SIZE)
+            await asyncio.gather(f.contains("a"), f.info())
+            async with f.claim("b") as claim:
+                assert claim
+
+    BloomFilter(Client(unix_socket_path=any_server.socket), "seen", observe=Surrounding(), **SIZE).add("a")
+    assert set(inside) == {"add"}
+    asyncio.run(main())
+    assert {"contains", "info", "claim", "commit"} <= set(inside)
+    assert "" not in inside
+
+
+@for_each("failing", ["enter", "report", "leave"])
+def test_a_hook_around_that_fails_is_logged(
+    bloom: Any, any_client: redis.Redis, caplog: pytest.LogCaptureFixture, failing: str
+) -> None:
+    """The call has its answer or its error; what was entered is left."""
+    hook = Surrounding(failing)
+    f = bloom(any_client, "seen", observe=hook, **SIZE)
+    caplog.clear()
+    with caplog.at_level(logging.ERROR, "bloomredis"):
+        assert f.add(failing)
+        with pytest.raises(TypeError):
+            f.add_many(7)
+    assert caplog.text.count("the hook that observes 'seen' failed") == 2
+    assert hook.seen.count("leave") == (0 if failing == "enter" else 2)
+
+
+def test_a_hook_around_may_want_no_event(bloom: Any, any_client: redis.Redis) -> None:
+    """It yields None then."""
+    hook = Surrounding("mute")
+    assert bloom(any_client, "seen", observe=hook, **SIZE).add("a")
+    assert hook.seen[1:] == ["enter", "leave"]
+
+
+def test_a_claim_that_was_made_before_is_seen(any_client: redis.Redis) -> None:
+    """The hook of the process hears of its commit."""
+    found: list[CallEvent] = []
+    claim = BloomFilter(any_client, "seen", **SIZE).claim("a")
+    instrument(found.append)
+    try:
+        claim.commit()
+    finally:
+        instrument(None)
+    assert [(each.filter, each.kind, each.verb) for each in found] == [("seen", "BloomFilter", "commit")]
 
 
 def test_a_copy_is_observed_too(any_client: redis.Redis, events: list[CallEvent]) -> None:

@@ -2,7 +2,8 @@
 
 import logging
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -375,6 +376,18 @@ def observed(client: redis.Redis) -> None:
     instrument(report)
     BloomFilter(client, "seen", observe=lambda event: log.info("%d", event.round_trips))
     instrument(None)
+
+    class Around:
+        @contextmanager
+        def around(
+            self, name: str, kind: str, verb: str
+        ) -> Generator[Callable[[CallEvent], None], None, None]:
+            log.info("%s.%s of %s begins", kind, verb, name)
+            yield report
+
+    instrument(Around())
+    BloomFilter(client, "seen", observe=Around())
+    instrument(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def columns(seen: BloomFilter, column: NDArray[np.int64]) -> NDArray[np.int64]:
