@@ -69,25 +69,21 @@ async def drive(
 ) -> T:
     """Execute an operation's steps until it has its answer."""
     forks.check()
-    make = client.call if execute is None and type(client) is AsyncDirectClient else None
+    call = client.call if execute is None and type(client) is AsyncDirectClient else None
     execute, meter = execute or execute_step, of_task.get()
+    if meter is not None:
+        call, execute = None, meter.counting_task(execute)
     try:
         step = next(operation)
         while True:
-            if meter is not None:
-                meter.send(client, step)
             try:
-                if make is not None and isinstance(step, steps.Call):
-                    reply = await heeded(make(step))
+                if call is not None and isinstance(step, steps.Call):
+                    reply = await heeded(call(step))
                 else:
                     reply = await heeded(execute(client, step))
             except Exception as error:
-                if meter is not None:
-                    meter.hear(error)
                 step = operation.throw(error)
             else:
-                if meter is not None:
-                    meter.hear(reply)
                 step = operation.send(reply)
     except StopIteration as end:
         answer: T = end.value

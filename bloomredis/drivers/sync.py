@@ -40,24 +40,21 @@ def drive(
 ) -> T:
     """Execute an operation's steps until it has its answer."""
     forks.check()
-    make = client.call if execute is None and type(client) is DirectClient else None
+    call = client.call if execute is None and type(client) is DirectClient else None
     execute, meter = execute or execute_step, of_thread.meter
+    if meter is not None:
+        call, execute = None, meter.counting(execute)
     try:
         step = next(operation)
         while True:
-            if meter is not None:
-                meter.send(client, step)
             try:
-                reply = (
-                    execute(client, step) if make is None or not isinstance(step, steps.Call) else make(step)
-                )
+                if call is not None and isinstance(step, steps.Call):
+                    reply = call(step)
+                else:
+                    reply = execute(client, step)
             except Exception as error:
-                if meter is not None:
-                    meter.hear(error)
                 step = operation.throw(error)
             else:
-                if meter is not None:
-                    meter.hear(reply)
                 step = operation.send(reply)
     except StopIteration as end:
         answer: T = end.value

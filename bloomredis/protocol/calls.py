@@ -44,7 +44,6 @@ class ScriptCall(Call):
     """
 
     __slots__ = ("script", "tail", "wait")
-    FIELDS = (*Call.FIELDS, "script", "tail", "wait")
 
     def __init__(
         self,

@@ -44,6 +44,38 @@ class Meter:
         finally:
             forget(token)
 
+    def counting(self, execute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """Return what executes a step with a client, or an act on a cluster, and counts it."""
+
+        def counted(client: Any, step: Any) -> Any:
+            self.send(client, step)
+            try:
+                answer = execute(client, step)
+            except Exception as error:
+                self.hear(error)
+                raise
+            self.hear(answer)
+            return answer
+
+        return counted
+
+    def counting_task(
+        self, execute: Callable[[Any, Any], Awaitable[Any]]
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        """Return the same for asyncio."""
+
+        async def counted(client: Any, step: Any) -> Any:
+            self.send(client, step)
+            try:
+                answer = await execute(client, step)
+            except Exception as error:
+                self.hear(error)
+                raise
+            self.hear(answer)
+            return answer
+
+        return counted
+
     def send(self, client: Any, step: Any) -> None:
         """Count a step, or an act on a cluster, that is executed next."""
         if cluster.is_cluster(client.__class__):

@@ -70,7 +70,7 @@ class Lane:
     def next_call(self, check: int) -> str:
         """Return the name of a new call, with a check of what it is about and of the nanosecond."""
         self.calls = calls = self.calls + 1
-        self.call = call = f"{calls}.{(check ^ time_ns()) & 0xFFFFFFFF:08x}"
+        self.call = call = f"{calls}.{((check ^ time_ns()) & 0xFFFFFFFF).to_bytes(4).hex()}"
         return call
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 Command = tuple[str | bytes | int, ...]
-Fields = tuple[str, ...]
 Wire = tuple[list[bytes], int]
 """Commands as they are sent, and the number of their replies."""
 
@@ -26,9 +25,6 @@ class Call:
     :ivar server: the way to its server: an index among several filters, one among several servers.
     """
 
-    FIELDS: ClassVar[Fields] = ("commands", "is_single", "text", "again")
-    """What each call of the class has, but for its server."""
-
     commands: list[Command]
     is_single: bool = True
     text: str = ""
@@ -37,11 +33,7 @@ class Call:
 
     def to(self, server: int) -> Call:
         """Return the same call for one of several servers, or of several filters' servers."""
-        call = object.__new__(type(self))
-        for name in self.FIELDS:
-            setattr(call, name, getattr(self, name))
-        call.server = (server, *self.server)
-        return call
+        return Call(self.commands, self.is_single, self.text, self.again, (server, *self.server))
 
     def wire(self) -> Wire | None:
         """Return the commands as they are sent, and the number of replies; None lets the client pack them."""

@@ -31,19 +31,20 @@ _log = logging.getLogger("bloomredis")
 class Fullness:
     """The reaction of one object to a filter without room.
 
-    A call after `until`, by the monotonic clock, has to look, or to react.
+    A call that adds after `until`, by the monotonic clock, or to another filter than the `known` one, is
+    `watched`: it has to look at the count, or to react.
     """
 
     def __init__(self, stored: StoredFilter | StoredModule, on_full: OnFull) -> None:
         self._stored = stored
         self._on_full = on_full
-        self._known: Handle | None = None
+        self.known: Handle | None = None
         self._told: Handle | None = None  # the filter that was reacted to
         self.refuses = on_full != "warn"
         self.until = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_known": None, "_told": None, "until": 0.0}
+        return {**self.__dict__, "known": None, "_told": None, "until": 0.0}
 
     def passed(self) -> None:
         """React to a filter without room: by a warning, or before the next add."""
@@ -58,20 +59,14 @@ class Fullness:
 
     def watched(self, operation: Op[T]) -> Op[T]:
         """Run an operation that adds, if the filter has room, beside a look at the count if one is due."""
-        handle = self._stored.handle
-        if handle is self._known and handle is not None and clock.now() <= self.until:
-            return operation
-        return self._admitted(operation)
-
-    def _admitted(self, operation: Op[T]) -> Op[T]:
         yield from self.admit()
         return (yield from self.beside_a_look(operation))
 
     def admit(self) -> Op[None]:
         """Open the filter, and react if it has no room."""
         handle = yield from self._stored.acquire()
-        if handle is not self._known:  # its count was read when it was opened
-            self._known, self.until = handle, clock.now() + LOOK_SECONDS
+        if handle is not self.known:  # its count was read when it was opened
+            self.known, self.until = handle, clock.now() + LOOK_SECONDS
         if self.refuses and self._stored.left <= 0:
             yield from self._react()
 

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
 from bloomredis.errors import ConnectionFailedError, ServerRefusedError
+from bloomredis.operations.items.capacity import Fullness
 from bloomredis.operations.items.outcomes import (
     UNCOUNTED,
     Answers,
@@ -71,8 +72,8 @@ class Membership:
         self._template: Template | None = None
         self.reads = False
         """A test of one item may read its blocks: several commands cost hardly more than one."""
-        self.passed: Callable[[], object] | None = None
-        """Called when the capacity is reached."""
+        self.fullness: Fullness | None = None
+        """What watches over the capacity, if anything does."""
         self.loaded = 0  # items that were new in loads
 
     def __getstate__(self) -> dict[str, Any]:
@@ -130,12 +131,23 @@ class Membership:
     def add_one(self, item: bytes, token: Pending | None) -> Op[bool]:
         """Add an item; True if it was new.  `token` names the call that is asked about."""
         while True:
-            handle = self._stored.handle or (yield from self._stored.open())
+            handle, now = self._stored.handle or (yield from self._stored.open()), clock.now()
+            fullness = self.fullness
+            if fullness is not None and (now > fullness.until or handle is not fullness.known):
+                return (yield from fullness.watched(self.add_one(item, token)))
             packed, pending = handle.layout.pack_one(item), self._pending
             try:
-                if token is None and not (pending.items and pending.find(item, handle.generation)):
-                    return (yield from self._add(handle, packed, (item,))) == 1
-                return (yield from self._add_pending(handle, packed, item, token)) == 1
+                if token is not None or (pending.items and pending.find(item, handle.generation)):
+                    return (yield from self._add_pending(handle, packed, item, token)) == 1
+                call = self._new_add(handle, packed, (item,), now)
+                outcome: Any
+                try:
+                    outcome = yield call
+                except BaseException as error:  # interrupted or not
+                    outcome = error
+                if self._is_done(call, outcome):
+                    return bool(outcome == 1)
+                return (yield from self._finish(call, outcome)) == 1
             except LayoutChanged:
                 continue
 
@@ -198,23 +210,33 @@ class Membership:
                 answers += flags_of((yield from self._add(handle, cut(at, stop), items[at:stop])))
 
     def _add(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
-        """Add packed items in one script, in a lane that is theirs until they are answered."""
-        call = self._new_add(handle, packed, items)
-        reply: Reply
+        """Add packed items in one script."""
+        call = self._new_add(handle, packed, items, clock.now())
+        outcome: Any
         try:
-            reply = outcome = yield call
-        except BaseException as error:  # interrupted or not
+            outcome = yield call
+        except BaseException as error:
             outcome = error
-        if call.lane is not None and (outcome == 1 == len(items) or call.is_plain(outcome)):
-            give_back(call.lane)
-        else:
-            reply = yield from self._finish(call, outcome)
-        self.count(reply)
-        return reply
+        if self._is_done(call, outcome):
+            reply: Reply = outcome
+            return reply
+        return (yield from self._finish(call, outcome))
 
-    def _new_add(self, handle: Handle, packed: bytes, items: Encoded) -> Add:
-        """Return a call that adds packed items."""
-        template, sent = self._template, clock.now()
+    def _is_done(self, call: Add, outcome: Any) -> bool:
+        """Return whether an outcome needs no closer look; then free the lane, and count what is new."""
+        lane = call.lane
+        if lane is None or not (outcome == 1 == len(call.items) or call.is_plain(outcome)):
+            return False
+        lane.free.append(lane)
+        stored = self._stored
+        stored.left -= outcome if outcome.__class__ is int else new_in(outcome)
+        if stored.left <= 0:
+            self._reach_capacity()
+        return True
+
+    def _new_add(self, handle: Handle, packed: bytes, items: Encoded, sent: float) -> Add:
+        """Return a call that adds packed items, which is sent now."""
+        template = self._template
         if template is None or template.handle is not handle:
             template = self.template(handle)
         if self._stored.only_read:
@@ -228,13 +250,15 @@ class Membership:
 
     def count(self, reply: Reply) -> None:
         """Count the items that were new; say where the capacity is reached."""
-        stored = self._stored
-        stored.left -= new_in(reply)
-        if stored.left <= 0:
-            if self.passed is None:  # nobody watches over it
-                stored.left = UNBOUNDED
-            else:
-                self.passed()
+        self._stored.left -= new_in(reply)
+        if self._stored.left <= 0:
+            self._reach_capacity()
+
+    def _reach_capacity(self) -> None:
+        if self.fullness is None:
+            self._stored.left = UNBOUNDED
+        else:
+            self.fullness.passed()
 
     def _finish(self, call: Add, outcome: Any, *, elsewhere: bool = False) -> Op[Reply]:
         """Return the reply to a call that adds items; record its items as pending if it has none to rely on.
@@ -245,7 +269,9 @@ class Membership:
         handle, lane = call.template.handle, call.lane
         if lane is None:
             with OutcomeMatters(self._stored.name):
-                return call.checked((yield from self._stored.answered(call, handle, outcome)))
+                reply = call.checked((yield from self._stored.answered(call, handle, outcome)))
+            self.count(reply)
+            return reply
         try:
             reply = call.checked((yield from self._stored.answered(call, handle, outcome)))
         except BaseException as error:
@@ -261,12 +287,13 @@ class Membership:
             late = ConnectionFailedError(f"the reply came {waited:.0f} s after the first sending")
             self._raise_unknown(late, call, late=flags)
         give_back(lane)
+        self.count(reply)
         return reply
 
     def _add_elsewhere(self, call: Add) -> Op[Reply]:
         """Add the items of a call in another lane: theirs is also that of a cloned machine or process."""
         self._lanes.renew()
-        again = self._new_add(call.template.handle, call.packed, call.items)
+        again = self._new_add(call.template.handle, call.packed, call.items, clock.now())
         try:
             outcome = yield again
         except BaseException as error:

@@ -19,6 +19,7 @@ from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
 from bloomredis.operations.whole.rebuilding import Rebuilding
 from bloomredis.operations.whole.snapshot import LocalFilter, snapshot
+from bloomredis.protocol import clock
 from bloomredis.protocol.calls import Wait
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
@@ -75,17 +76,15 @@ class PlainOperations(Queueing, FilterOperations):
 
     def _watch(self, fullness: Fullness | None) -> None:
         self.fullness = fullness
-        self.membership.passed = None if fullness is None else fullness.passed
-
-    def add_one(self, encoded: bytes, token: str | None) -> Op[bool]:
-        """Add an item, which has been encoded."""
-        operation = super().add_one(encoded, token)
-        return operation if self.fullness is None else self.fullness.watched(operation)
+        self.membership.fullness = fullness
 
     def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
         """Add `items`, which have been encoded."""
-        operation = super().add_encoded(encoded, items)
-        return operation if self.fullness is None else self.fullness.watched(operation)
+        operation, fullness = super().add_encoded(encoded, items), self.fullness
+        if fullness is None:
+            return operation
+        is_known = fullness.known is not None and fullness.known is self.stored.handle
+        return operation if is_known and clock.now() <= fullness.until else fullness.watched(operation)
 
     def commit_now(self, held: Held) -> Op[None]:
         """Put the item into the filter and drop the claim, in one step."""

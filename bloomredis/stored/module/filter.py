@@ -158,7 +158,6 @@ class ContainsByModule(Contains):
     """A test of items and of the markers by one command of the module."""
 
     __slots__ = ("items",)
-    FIELDS = (*Contains.FIELDS, "items")
     text = ""
 
     def __init__(self, template: Template, items: Encoded) -> None:

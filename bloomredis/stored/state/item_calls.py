@@ -6,7 +6,7 @@ All but the lane, its call and the items is the same in the calls about one hand
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.blocked import Blocked
@@ -16,7 +16,7 @@ from bloomredis.protocol.calls import ScriptCall, Wait, beginning, confirmed, pa
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane
 from bloomredis.protocol.replies import Reply, checked, is_answer
 from bloomredis.protocol.scripts import Script
-from bloomredis.protocol.steps import Call, Command, Fields, Wire
+from bloomredis.protocol.steps import Call, Command, Wire
 from bloomredis.stored.header import IDENTITY_BYTES
 from bloomredis.stored.state.handle import IN_BLOCKS, Handle
 
@@ -31,7 +31,6 @@ class FilterCall(ScriptCall):
     """
 
     __slots__ = ("arguments", "handle", "keys")
-    FIELDS = (*("is_single", "text", "again", "script", "wait"), *("handle", "keys", "arguments"))
 
     def __init__(
         self,
@@ -54,6 +53,13 @@ class FilterCall(ScriptCall):
         self.again = again
         self.server = ()
 
+    def to(self, server: int) -> Call:
+        """Return the same call for one of several servers."""
+        options = {"reads": bool(self.text), "again": self.again}
+        call = type(self)(self.script, self.handle, self.keys, self.arguments, self.wait, **options)
+        call.server = (server, *self.server)
+        return call
+
     @property
     def tail(self) -> Command:  # type: ignore[override]
         """The keys and arguments."""
@@ -75,14 +81,12 @@ class FilterCall(ScriptCall):
 class ItemCall(ScriptCall):
     """A call of a script about items of one filter, whose commands are made where they are asked for."""
 
-    __slots__ = ("packed", "server", "template")
-    FIELDS: ClassVar[Fields] = ("template", "packed")
-    text = ""
+    __slots__ = ("packed", "template")
+    text, server = "", ()
 
     def __init__(self, template: Template, packed: bytes) -> None:
         self.template = template
         self.packed = packed
-        self.server = ()
 
     @property
     def commands(self) -> list[Command]:  # type: ignore[override]  # made where it is asked for
@@ -98,14 +102,12 @@ class Add(ItemCall):
     """
 
     __slots__ = ("items", "lane", "sent")
-    FIELDS = (*ItemCall.FIELDS, "items", "lane", "sent")
 
     def __init__(
         self, template: Template, packed: bytes, lane: Lane | None, items: Encoded, sent: float
     ) -> None:
         self.template = template
         self.packed = packed
-        self.server = ()
         self.lane = lane
         self.items = items
         self.sent = sent
@@ -205,14 +207,12 @@ class ContainsByReading(Call):
     between two commands of one sending would not be noticed.)
     """
 
-    __slots__ = ("masks", "server", "template")
-    FIELDS = ("template", "masks")
-    is_single, again, text = False, True, ""
+    __slots__ = ("masks", "template")
+    is_single, again, text, server = False, True, "", ()
 
     def __init__(self, template: Template, masks: Sequence[tuple[int, int]]) -> None:
         self.template = template
         self.masks = masks
-        self.server = ()
 
     @property
     def commands(self) -> list[Command]:  # type: ignore[override]
