@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from benchmarks.profile import walks
 
+CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
+
 
 @pytest.fixture(scope="module")
-def figures() -> dict[str, dict[str, int]]:
-    return {name: walk.figures for name, walk in walks.walks().items()}
+def found() -> dict[str, walks.Walk]:
+    return walks.walks()
+
+
+@pytest.fixture(scope="module")
+def figures(found: dict[str, walks.Walk]) -> dict[str, dict[str, int]]:
+    return {name: walk.figures for name, walk in found.items()}
+
+
+def test_the_picture_of_an_add(found: dict[str, walks.Walk]) -> None:
+    """CONTRIBUTING.md names the files that an add passes, in the order in which it meets them."""
+    picture = CONTRIBUTING.read_text().partition("## The way of one item")[2].partition("```text\n")[2]
+    named = re.findall(r"^(\S+\.(?:py|lua)) ", picture.partition("```")[0], re.MULTILINE)
+    *files, script = named
+    paths = [str(Path(step.co_filename).relative_to(walks.PACKAGE)) for step in found["add"].steps]
+    assert files == [*dict.fromkeys(paths)]
+    assert (CONTRIBUTING.parent / script).exists()
 
 
 @pytest.mark.parametrize(

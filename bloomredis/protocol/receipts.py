@@ -100,6 +100,11 @@ class Pending:
         return f"{self.name}/{crc32(as_bytes(item)):08x}/{self.generation[:4].hex()}/{max(0, int(sent)):x}"
 
 
+def only_call(check: int) -> str:
+    """Return the name of the only call of its lane: the same each time that it is about the same."""
+    return f"1.{check:08x}"
+
+
 def parse_token(token: str, item: bytes, mark: str = "") -> Pending:
     """Return the item of a call that a token names.
 

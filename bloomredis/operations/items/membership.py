@@ -26,7 +26,15 @@ from bloomredis.protocol import clock, scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.metering import count_receipt
 from bloomredis.protocol.pending import PendingCalls
-from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane, Lanes, Pending, give_back, in_a_lane
+from bloomredis.protocol.receipts import (
+    RECEIPT_SECONDS,
+    Lane,
+    Lanes,
+    Pending,
+    give_back,
+    in_a_lane,
+    only_call,
+)
 from bloomredis.protocol.replies import (
     OutcomeMatters,
     Refusal,
@@ -347,7 +355,7 @@ class Membership:
             # Without its receipt an execution would be a second one.
             raise_unknown(self._stored.name, None, [pending.token(item)], UNCOUNTED)
         keys = [self._lanes.key(pending.name), self._lanes.key(pending.lane)]
-        own = f"1.{crc32(as_bytes(item), handle.check):08x}"
+        own = only_call(crc32(as_bytes(item), handle.check))
         arguments: Arguments = [packed, own, pending.call, pending.index]
         try:
             answer = yield from self._stored.run(self._change, handle, arguments, keys, earlier=True)
