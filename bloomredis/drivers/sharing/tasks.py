@@ -50,6 +50,7 @@ class Tasks:
         self._open: set[Coroutine[Any, Any, Any]] = set()  # the calls that have been sent
         self._answered: list[Batch[Waiting]] = []  # whose callers may be woken and not have run yet,
         self._left: list[Batch[Waiting]] = []  # and never will, since their loop was closed
+        self._servers: dict[tuple[int, ...], Tasks] = {}  # what sends calls for one of several servers
 
     def share(self, asked: Asked, alone: Callable[[Any], Any], argument: object) -> Awaitable[Any]:
         """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch.
@@ -80,11 +81,23 @@ class Tasks:
             raise
 
     def execute(self, client: Any, step: Step) -> Coroutine[Any, Any, Any]:
-        """Execute a step of an operation: a call of one script may share its round trip."""
+        """Execute a step of an operation: a call of one script may share its round trip.
+
+        It shares those to its own server: no lease runs out while another one does not answer.
+        """
         if isinstance(step, Call) and step.is_single:
             own = Own(step)
-            return self.wait(own, Own.alone, own)
+            return self._to(step.server).wait(own, Own.alone, own)
         return execute_step(client, step)  # WAIT keeps a connection busy
+
+    def _to(self, server: tuple[int, ...]) -> Tasks:
+        """Return what sends the calls for a server."""
+        if not server:
+            return self
+        tasks = self._servers.get(server)
+        if tasks is None:
+            tasks = self._servers[server] = Tasks(self._name, self._client, self._together, self._run)
+        return tasks
 
     @classmethod
     def of_calls(cls, name: str, client: Any) -> Tasks:

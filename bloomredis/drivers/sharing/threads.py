@@ -71,6 +71,7 @@ class Threads:
         run: Callable[[Any, Any], Any] = drive,
     ) -> None:
         self._client, self._together, self._run = client, together, run
+        self._servers: dict[tuple[int, ...], Threads] = {}  # what sends calls for one of several servers
         self.renew()
 
     def renew(self) -> None:
@@ -107,11 +108,24 @@ class Threads:
             self._dispatch(own)
 
     def execute(self, client: Any, step: Step) -> Any:
-        """Execute a step of an operation: a call of one script may share its round trip."""
+        """Execute a step of an operation: a call of one script may share its round trip.
+
+        It shares those to its own server: no lease runs out while another one does not answer.
+        """
         if isinstance(step, Call) and step.is_single:
             own = Own(step)
-            return self.share(own, Own.alone, own)
+            return self._to(step.server).share(own, Own.alone, own)
         return execute_step(client, step)  # WAIT keeps a connection busy
+
+    def _to(self, server: tuple[int, ...]) -> Threads:
+        """Return what sends the calls for a server."""
+        if not server:
+            return self
+        threads = self._servers.get(server)
+        if threads is None:
+            made = Threads(self._client, self._together, self._run)
+            threads = self._servers.setdefault(server, made)
+        return threads
 
     @classmethod
     def of_calls(cls, client: SyncClient) -> Threads:

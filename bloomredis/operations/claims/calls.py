@@ -173,8 +173,10 @@ class Claims:
         except Refusal as refusal:
             if not is_used_by_clone(refusal):
                 raise
-            self._lanes.renew()  # a clone of this machine or process has used it
             held.lane = None
+            if held.state == "done":  # another commit of this claim was answered first, and its lane used again
+                return
+            self._lanes.renew()  # a clone of this machine or process has used it
             raise LayoutChanged from refusal
         # In this order, as a thread may be interrupted between any two steps: a lane has one owner.
         held.state = "done" if reply == _COMMITTED else "lost"

@@ -169,3 +169,19 @@ def test_each_thread_gets_an_error_of_its_own(any_proxy: Proxy) -> None:
     assert [started(lambda i=i: seen.claim(f"other-{i}").state).result(PATIENCE) for i in range(3)] == [  # type: ignore[misc]  # a lambda
         "claimed"
     ] * 3
+
+
+def test_a_claim_that_two_threads_commit_is_done_for_both(any_proxy: Proxy) -> None:
+    """Also for the one whose call arrives when the first has its answer, and their lane is used again."""
+    seen = BloomFilter(any_proxy.client(), "seen", capacity=1000, error_rate=1e-9)
+    claim, other = seen.claim_many(["x", "y"])
+    late = Held(executed=False)
+    any_proxy.plan("commit", late)
+    second = started(claim.commit)
+    late.wait()
+    claim.commit()
+    other.commit()
+    late.go.set()
+    assert outcome(second) is None
+    assert claim.state == "done"
+    assert seen.info().count == 2

@@ -1,0 +1,69 @@
+"""Shared calls for several servers: each server's calls share round trips among themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+from bloomredis.drivers.sharing.tasks import Tasks
+from bloomredis.drivers.sharing.threads import Threads
+from bloomredis.protocol.steps import Call
+from tests.support.background import PATIENCE, started
+
+
+def ping(server: int) -> Call:
+    return Call([("PING",)], server=(server,))
+
+
+class _Link:
+    """A synchronous client whose server answers once it may."""
+
+    def __init__(self) -> None:
+        self.asked, self.go = threading.Event(), threading.Event()
+
+    def execute_command(self, *_: Any, **__: Any) -> bytes:
+        self.asked.set()
+        assert self.go.wait(PATIENCE)
+        return b"PONG"
+
+
+class _AsyncLink:
+    """The same for asyncio."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def execute_command(self, *_: Any, **__: Any) -> bytes:
+        await self.go.wait()
+        return b"PONG"
+
+
+def test_a_server_without_an_answer_keeps_no_task_from_another() -> None:
+    """A commit reaches its server before its lease ends, though another server does not answer."""
+
+    async def main() -> None:
+        silent, other = links = [_AsyncLink(), _AsyncLink()]
+        other.go.set()
+        shared = Tasks.of_calls("seen", links)
+        waiting = asyncio.ensure_future(shared.execute(links, ping(0)))
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(shared.execute(links, ping(1)), PATIENCE) == b"PONG"
+        assert not waiting.done()
+        silent.go.set()
+        assert await waiting == b"PONG"
+
+    asyncio.run(main())
+
+
+def test_a_server_without_an_answer_keeps_no_thread_from_another() -> None:
+    """The same."""
+    silent, other = links = [_Link(), _Link()]
+    other.go.set()
+    shared: Any = Threads.of_calls(links)  # type: ignore[arg-type]  # as a sharded filter does
+    waiting = started(lambda: shared.execute(links, ping(0)))
+    assert silent.asked.wait(PATIENCE)
+    assert started(lambda: shared.execute(links, ping(1))).result(PATIENCE) == b"PONG"
+    assert not waiting.done()
+    silent.go.set()
+    assert waiting.result(PATIENCE) == b"PONG"
