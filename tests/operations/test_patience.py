@@ -31,6 +31,7 @@ from bloomredis import (
     ShardedBloomFilter,
 )
 from bloomredis.operations.claims import patience
+from bloomredis.protocol.steps import Call, Op, Sleep
 from tests.support.proxy import lost, proxied
 from tests.support.servers import Server, running
 from tests.support.values import for_each
@@ -278,3 +279,20 @@ def test_a_commit_without_a_name_is_made_once(any_server: Server, commit: Commit
         with pytest.raises((OutcomeUnknownError, BatchInterruptedError)):
             commit(f, claim)
         assert "a" in f
+
+
+def test_a_call_without_a_connection_is_made_again_as_it_was() -> None:
+    """So that it may share a round trip: of many tasks one needs the connection that is free for a moment."""
+    call = Call([("PING",)])
+
+    def operation() -> Op[Any]:
+        return (yield call)
+
+    waiting = patience.with_connection(operation())
+    assert next(waiting) is call
+    for _ in range(3):
+        assert isinstance(waiting.throw(redis.ConnectionError("Too many connections")), Sleep)
+        assert waiting.send(None) is call
+    with pytest.raises(StopIteration) as end:
+        waiting.send(b"PONG")
+    assert end.value.value == b"PONG"

@@ -70,6 +70,12 @@ def _sent_again(step: Step, outcome: Any) -> Op[Any]:
         if clock.now() + pause > until:
             break
         yield Sleep(pause)
+        if not isinstance(step, Many):  # as it is, since it may share its round trip
+            try:
+                outcomes = [(yield step)]
+            except Exception as error:
+                outcomes = [error]
+            continue
         again = yield Many([calls[i] for i in unsent])  # type: ignore[misc]  # only calls are not sent
         for i, each in zip(unsent, again, strict=True):
             outcomes[i] = each
