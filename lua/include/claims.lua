@@ -8,6 +8,15 @@ local TIME_BYTES, RANDOM_BYTES = 6, 2
 local RELEASED = '-'  -- the end of the value of a claim that was given back: its item is free
 local GENERATION_BYTES = 8
 
+-- The value under the key of a claim, false if there is none; one of another type is nobody's value, and left alone.
+local function value_of(claim)
+  local value = redis.pcall('GET', claim)
+  if type(value) == 'table' and not tostring(value.err):find('WRONGTYPE') then
+    return redis.call('GET', claim)  -- is refused, and says why
+  end
+  return value
+end
+
 -- The generation and the holder in the value of a claim, and the time at which it was made.
 local function parts_of(value)
   local last = #value - TIME_BYTES - RANDOM_BYTES

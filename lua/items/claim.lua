@@ -36,7 +36,7 @@ for i = 1, items.count do
   if items.test(i) then
     answers[i] = 'd'
   else
-    local held = redis.call('GET', claim)
+    local held = value_of(claim)
     local outlived = held and #held == #mine and held:sub(1, #filter.generation) ~= filter.generation
     local released = held and #held == #mine + #RELEASED and held ~= mine .. RELEASED
     if held and held ~= mine and not outlived and not released and not succeeds(mine, held) then

@@ -52,7 +52,7 @@ local function commit(i)
   end
   if malformed then
     return malformed
-  elseif redis.call('GET', claim) ~= filter.generation .. owner then
+  elseif value_of(claim) ~= filter.generation .. owner then
     local denial = items.test(i) and 2 or 0
     keep(receipt, number, denial, filter.lasting)  -- late copies of the claim and of this call would commit it yet
     return denial

@@ -154,3 +154,19 @@ def test_a_repeat_reads_its_items_once(client: redis.Redis) -> None:
     sha = client.script_load(scripts.load("commit").text)
     first = took()
     assert min(took() for _ in range(5)) < first * 2
+
+
+def test_a_claim_that_was_overwritten_is_lost_alone(client: redis.Redis, identity: bytes) -> None:
+    """With a key of another type: the commits before it and behind it are done, and counted."""
+    held(client, identity, 0, 2)
+    client.lpush(CLAIMS[1], "not a claim")
+    assert commit(client, identity, 0, 1, 2) == b"101"
+    assert count(client) == 2
+    assert client.type(CLAIMS[1]) == b"list"
+
+
+def test_an_overwritten_claim_is_busy(client: redis.Redis) -> None:
+    """It is no loss of the filter, and keeps nobody from the other items."""
+    f = BloomFilter(client, "seen", capacity=1000, error_rate=1e-6)
+    client.lpush(f._operations._claims._key(b"1"), "not a claim")  # type: ignore[union-attr]  # it is no sharded one
+    assert [claim.state for claim in f.claim_many(["0", "1", "2"])] == ["claimed", "busy", "claimed"]
