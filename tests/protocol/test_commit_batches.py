@@ -137,7 +137,8 @@ def test_a_repeat_reads_its_items_once(client: redis.Redis) -> None:
     """Commits that are sent again keep the server no longer than at first: not the square of their number."""
     f = BloomFilter(client, "long", capacity=1000, error_rate=1e-9, layout="classic")
     f.reserve()
-    identity, number = client.getrange("long", 0, 55), f._operations.stored.handle.items  # type: ignore[union-attr]  # it is open
+    number = f._operations.stored.handle.items  # type: ignore[union-attr]  # it is open
+    identity: Any = client.getrange("long", 0, 55)
     packed = b"".join((i % 7).to_bytes(4, "little") * identity[8] for i in range(number))
     owners = [b"sixteen bytes%3d" % i for i in range(number)]
     claims = [b"{long}:claim:%032d" % i for i in range(number)]

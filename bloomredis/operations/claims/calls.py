@@ -174,7 +174,7 @@ class Claims:
             if not is_used_by_clone(refusal):
                 raise
             held.lane = None
-            if held.state == "done":  # another commit of this claim was answered first, and its lane used again
+            if held.state == "done":  # another commit of this claim came first, and its lane is used again
                 return
             self._lanes.renew()  # a clone of this machine or process has used it
             raise LayoutChanged from refusal
