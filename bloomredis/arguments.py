@@ -50,6 +50,8 @@ def owner(value: str) -> bytes:
 
 def listed(items: Iterable[T]) -> list[T]:
     """Return items as a list, those of an array or a column as Python's own objects."""
+    if type(items) is list:
+        return items.copy()
     check_items(items)
     names = ("to_pylist", "tolist", "to_list")  # of Arrow; of numpy and pandas; of polars
     to_list = next((found for name in names if (found := getattr(items, name, None))), None)

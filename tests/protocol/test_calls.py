@@ -80,9 +80,7 @@ def test_a_refusal_is_read_from_the_error_text() -> None:
 def test_replies_of_a_decoding_client_are_understood() -> None:
     """A client with decode_responses=True gives str where others give bytes."""
     operations = PlainOperations("f", capacity=100, error_rate=0.01)
-    answer, _ = play(
-        operations.add_many("ab"[i] for i in (0, 1)), [[HEADER.pack().hex(), *RESERVED[1:]], "10"]
-    )
+    answer, _ = play(operations.add_many(["a", "b"]), [[HEADER.pack().hex(), *RESERVED[1:]], "10"])
     assert answer == [True, False]
 
 
@@ -109,7 +107,7 @@ def test_an_empty_batch_does_no_io() -> None:
     """Nothing to ask, nothing sent."""
     operations = PlainOperations("f")
     assert play(operations.add_many([]), [])[0] == []
-    assert play(operations.contains_many(iter(())), [])[0] == []
+    assert play(operations.contains_many([]), [])[0] == []
 
 
 @for_each(

@@ -176,12 +176,14 @@ class Membership:
             while len(answers) < len(items):
                 handle = self._stored.handle or (yield from self._stored.open())
                 generations.append((len(answers), handle.generation))
-                with suppress(LayoutChanged):
+                try:
                     if len(items) <= handle.items and not (answers or self._pending.items):
                         packed = pack(handle, items, prepared)
                         answers += flags_of((yield from self._add(handle, packed, items)))
                     else:
                         yield from self._add_rest(handle, items, answers, prepared)
+                except LayoutChanged:
+                    continue
         except Exception as error:
             raise_interrupted("add_many", answers, source, error)
         except BaseException:  # the caller was cancelled or interrupted

@@ -50,15 +50,14 @@ class Verbs(ABC):
     batched: set[str]
     """Verbs of which this object has made a batch of claims."""
 
-    def add_many(self, items: Iterable[Any]) -> Op[Answers] | Op[list[bool]]:
+    def add_many(self, items: Sequence[Any]) -> Op[Answers] | Op[list[bool]]:
         """Add items; return for each, in order, whether it was new."""
-        batch = listed(items)
-        encoded = self.codec.encode_all(batch)
-        return self.add_encoded(encoded, batch) if batch else _nothing()
+        encoded = self.codec.encode_all(items)
+        return self.add_encoded(encoded, items) if items else _nothing()
 
-    def contains_many(self, items: Iterable[Any]) -> Op[list[bool]]:
+    def contains_many(self, items: Sequence[Any]) -> Op[list[bool]]:
         """Return for each item, in order, whether it is in the filter."""
-        encoded = self.codec.encode_all(listed(items))
+        encoded = self.codec.encode_all(items)
         return self.contains_encoded(encoded) if encoded else _nothing()
 
     def claim(
