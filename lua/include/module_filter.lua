@@ -29,15 +29,16 @@ local function read_layers(filter, packed)
 
   local function set_run(first, last, before)
     local answers, added = {}, 0
-    if not test(first) then
+    local known = test(first)
+    if not known then
       if not has_room(redis.call('BF.INFO', key), 1) then
         return '', 0
       end
       before()
     end
     for item = first, last do
-      -- The first one has room, so that another refusal is the caller's to know.
-      local add = item == first and redis.call or redis.pcall
+      -- A new one may have no room all the same: the module grows only so far.  Other refusals came with `before`.
+      local add = item == first and known and redis.call or redis.pcall
       local new = add('BF.ADD', key, items[item])
       if type(new) == 'table' then
         break

@@ -57,10 +57,10 @@ local function commit(i)
     keep(receipt, number, denial, filter.lasting)  -- late copies of the claim and of this call would commit it yet
     return denial
   end
-  local dropped = false
+  local dropped, left = false, nil
   local function drop()
     if not dropped then
-      dropped = true
+      dropped, left = true, filter.marker and redis.call('PTTL', claim)
       redis.call('UNLINK', claim)
     end
   end
@@ -73,6 +73,9 @@ local function commit(i)
     drop()
   end, i)
   if #reply == 0 then
+    if left and left > 0 then  -- the module has refused the item: nothing was done
+      redis.call('SET', claim, filter.generation .. owner, 'PX', left)
+    end
     return nil
   end
   added, is_written = added + new, true

@@ -12,6 +12,7 @@ import redis
 
 import bloomredis
 from bloomredis import (
+    BatchInterruptedError,
     BloomFilter,
     FilterFullError,
     FilterLostError,
@@ -393,3 +394,41 @@ def test_the_state_that_valkeys_module_describes() -> None:
         (1000, 0.01, 1000),
         (2000, 0.005, 500),
     ]
+
+
+def _filled(client: redis.Redis, key: str, leaving: int) -> int:
+    """Add items until so many are left, or the module refuses them; return the capacity."""
+    execute: Any = client.execute_command
+    for start in range(0, 30_000, 10):
+        about = execute("BF.INFO", key)
+        state = dict(zip(about[::2], about[1::2], strict=True)) if isinstance(about, list) else about
+        capacity, items = state[b"Capacity"], state[b"Number of items inserted"]
+        most = min(10, leaving - items) if leaving > 0 else 10
+        if most <= 0:
+            break
+        if any(isinstance(each, Exception) for each in execute("BF.MADD", key, *range(start, start + most))):
+            return int(capacity)
+    return int(capacity)
+
+
+def test_commits_where_the_module_grows_no_more(module_client: redis.Redis) -> None:
+    """Those that had room are done; the claims behind them are held, and their commits are not answered as lost.
+
+    Each bitmap has half the error rate of the last one, until that is none.
+    """
+    for name in ("probe", "seen"):
+        reserve(module_client, name, 10, "EXPANSION", "1")
+    f = BloomFilter.open(module_client, "seen")
+    f.commit_many(f.claim_many(["one", "two"]))
+    _filled(module_client, "seen", _filled(module_client, "probe", 0) - 5)
+    claims = [claim for claim in f.claim_many([f"item {i}" for i in range(30)]) if claim][:12]
+    with pytest.raises(BatchInterruptedError) as met:
+        f.commit_many(claims)
+    assert isinstance(met.value.__cause__, FilterFullError)
+    done = len(met.value.results)
+    assert 0 < done < 12
+    assert [claim.state for claim in claims] == ["done"] * done + ["claimed"] * (12 - done)
+    assert all(f.contains_many([claim.item for claim in claims[:done]]))
+    keys = [f._operations._claims._key(claim.item.encode()) for claim in claims]  # type: ignore[union-attr]  # not sharded
+    assert [module_client.exists(key) for key in keys] == [0] * done + [1] * (12 - done)
+    assert f.release_many(claims[done:]) == ["released"] * (12 - done)
