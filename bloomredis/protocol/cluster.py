@@ -188,7 +188,10 @@ def run(client: Any, calls: Sequence[Call]) -> Acts[list[Any]]:
     answers: list[Any] = [None] * len(calls)
     for (_, group), replies in zip(groups, outcomes, strict=True):
         own = [calls[i] for i in group]
-        each = [replies] * len(own) if isinstance(replies, Exception) else parted(own, replies)
+        if isinstance(replies, Exception):
+            each: list[Any] = [_met(replies)] * len(own)
+        else:
+            each = parted(own, map(_met, replies))
         for i, answer in zip(group, each, strict=True):
             answers[i] = answer
             first = answer[0] if isinstance(answer, list) else answer
@@ -315,9 +318,15 @@ def _exchanged(node: Any, commands: list[Command], decisive: int = 0) -> Acts[li
         if isinstance(replies[decisive], Exception):
             raise replies[decisive]
     except AttributeError as error:
-        # redis-py 8.1 with asyncio, when another task has closed the connection.
-        raise ConnectionError(f"the connection was closed while it was in use: {error}") from error
+        raise _met(error) from error
     return replies
+
+
+def _met(reply: Any) -> Any:
+    """Return a reply or an error; redis-py 8.1 has another one where a task closed a connection in use."""
+    if not isinstance(reply, AttributeError):
+        return reply
+    return ConnectionError(f"the connection was closed while it was in use: {reply}")
 
 
 def _refresh(key: Any, node: Any) -> Acts[bool]:

@@ -412,7 +412,7 @@ def _filled(client: redis.Redis, key: str, leaving: int) -> int:
 
 
 def test_commits_where_the_module_grows_no_more(module_client: redis.Redis) -> None:
-    """Those that had room are done; the claims behind them are held, and their commits are not answered as lost.
+    """Those that had room are done; the claims behind them are held, and none is told that it is lost.
 
     Each bitmap has half the error rate of the last one, until that is none.
     """

@@ -159,6 +159,21 @@ def test_a_connection_that_another_task_closed_is_a_lost_one() -> None:
     assert isinstance(replies.explained(met), ConnectionFailedError)
 
 
+def test_the_same_of_calls_that_share_a_connection() -> None:
+    """They are made again one by one, as they may be; one that must not be is in doubt."""
+    closed = AttributeError("'NoneType' object has no attribute 'writelines'")
+    batch = [CALL, steps.Call([COMMAND], again=False)]
+
+    class Node:
+        name = "owner"
+
+    for met in (closed, [closed, closed]):
+        knows: dict[type, Any] = {Owner: Node(), cluster.SendAll: [met]}
+        (answer, doubt), _ = play(batch, says=[[1]], knows=knows)
+        assert answer == 1
+        assert isinstance(replies.explained(doubt), ConnectionFailedError)
+
+
 def confirmed() -> steps.Call:
     """Return the step of a call that waits for a replica."""
     step = next(calls.call(ADD, [b"k", b"{k}:receipt:1"], [b"identity"], Wait(1, 100)))
