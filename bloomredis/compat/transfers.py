@@ -13,6 +13,7 @@ from bloomredis.compat.guava import Guava, read_guava, write_guava
 from bloomredis.compat.redisbloom import read_redisbloom
 from bloomredis.drivers import aio, aio_kinds, kinds, sync
 from bloomredis.drivers.binding import is_asyncio
+from bloomredis.drivers.connections.clients import AsyncClient, SyncClient
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.saved import writing as restore
 
@@ -20,11 +21,9 @@ T = TypeVar("T")
 
 
 @overload
-def from_guava(client: sync.SyncClient, name: str, data: bytes) -> kinds.BloomFilter: ...
+def from_guava(client: SyncClient, name: str, data: bytes) -> kinds.BloomFilter: ...
 @overload
-def from_guava(
-    client: aio.AsyncClient, name: str, data: bytes
-) -> Coroutine[Any, Any, aio_kinds.BloomFilter]: ...
+def from_guava(client: AsyncClient, name: str, data: bytes) -> Coroutine[Any, Any, aio_kinds.BloomFilter]: ...
 def from_guava(client: Any, name: str, data: bytes) -> Any:
     """Store the stream of Guava's `BloomFilter.writeTo()` under a new key; return the filter.
 
@@ -58,11 +57,11 @@ def to_guava(filter_: Any) -> Any:
 
 @overload
 def from_redisbloom(
-    client: sync.SyncClient, name: str, chunks: Iterable[tuple[int, bytes]]
+    client: SyncClient, name: str, chunks: Iterable[tuple[int, bytes]]
 ) -> kinds.BloomFilter: ...
 @overload
 def from_redisbloom(
-    client: aio.AsyncClient, name: str, chunks: Iterable[tuple[int, bytes]]
+    client: AsyncClient, name: str, chunks: Iterable[tuple[int, bytes]]
 ) -> Coroutine[Any, Any, aio_kinds.BloomFilter]: ...
 def from_redisbloom(client: Any, name: str, chunks: Iterable[tuple[int, bytes]]) -> Any:
     """Store a RedisBloom filter under a new key; return it, read-only and with the same answers.

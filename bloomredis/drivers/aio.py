@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
+from bloomredis.drivers.connections.clients import AsyncClient
 from bloomredis.drivers.connections.direct import AsyncDirectClient, send
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_task
 
+S = TypeVar("S")
 T = TypeVar("T")
-
-
-class AsyncClient(Protocol):
-    """The methods of a client that are used."""
-
-    async def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Send one command and return its reply."""
-
-    def pipeline(self, *, transaction: bool) -> Any:
-        """Return a pipeline, which sends several commands over one connection."""
-
-    async def __aenter__(self) -> Any:
-        """Enter the client; here for type checkers, which tell it from a synchronous one by this."""
-
-
-AsyncClients = AsyncClient | Sequence[AsyncClient]
-"""A client, or one of each of several servers."""
 
 
 async def heeded(call: Awaitable[T]) -> T:
@@ -64,23 +49,26 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 async def drive(
     client: AsyncClient,
-    operation: Generator[Any, Any, T],
-    execute: Callable[[Any, Any], Awaitable[Any]] | None = None,
+    operation: Generator[S, Any, T],
+    execute: Callable[[Any, S], Awaitable[object]] | None = None,
 ) -> T:
-    """Execute an operation's steps until it has its answer."""
+    """Execute an operation's steps until it has its answer.
+
+    :param execute: executes one, and returns its answer; None for operations whose steps are `steps.Step`.
+    """
     forks.check()
     call = client.call if execute is None and type(client) is AsyncDirectClient else None
-    execute, meter = execute or execute_step, of_task.get()
-    if meter is not None:
-        call, execute = None, meter.counting_task(execute)
+    run: Callable[[Any, Any], Awaitable[object]] = execute or execute_step
+    if (meter := of_task.get()) is not None:
+        call, run = None, meter.counting_task(run)
     try:
         step = next(operation)
         while True:
             try:
                 if call is not None and isinstance(step, steps.Call):
-                    reply = await heeded(call(step))
+                    reply: object = await heeded(call(step))
                 else:
-                    reply = await heeded(execute(client, step))
+                    reply = await heeded(run(client, step))
             except Exception as error:
                 step = operation.throw(error)
             else:
@@ -92,7 +80,7 @@ async def drive(
         operation.close()  # so that it notices an interruption or cancellation at once
 
 
-async def execute_step(client: Any, step: steps.Step) -> Any:
+async def execute_step(client: Any, step: steps.Step) -> object:
     """Execute a step; return the answer to it."""
     if isinstance(step, steps.Call):
         return await _make(_at(client, step.server) if step.server else client, step)
@@ -101,7 +89,7 @@ async def execute_step(client: Any, step: steps.Step) -> Any:
     return await _here(step)
 
 
-async def _make(client: AsyncClient, call: steps.Call) -> Any:
+async def _make(client: AsyncClient, call: steps.Call) -> steps.Reply:
     """Make a call on the server or the cluster of a client."""
     if type(client) is AsyncDirectClient:
         return await client.call(call)
@@ -110,9 +98,11 @@ async def _make(client: AsyncClient, call: steps.Call) -> Any:
     return await send(client, call.commands[0] if call.is_single else call.commands)
 
 
-async def make_all(client: Any, calls: Sequence[steps.Call]) -> list[Any]:
+async def make_all(client: Any, calls: Sequence[steps.Call]) -> list[steps.Reply]:
     """Make calls, on several servers at once; return the answer to each, or its error."""
-    groups, answers = steps.by_server(calls), [None] * len(calls)
+    groups = steps.by_server(calls)
+    answers: list[steps.Reply] = [None] * len(calls)
+    each: list[steps.Reply]
     outcomes = await _at_once(
         [_together(_at(client, to), [calls[i] for i in own]) for to, own in groups.items()]
     )
@@ -123,7 +113,7 @@ async def make_all(client: Any, calls: Sequence[steps.Call]) -> list[Any]:
     return answers
 
 
-async def _together(client: AsyncClient, calls: Sequence[steps.Call]) -> list[Any]:
+async def _together(client: AsyncClient, calls: Sequence[steps.Call]) -> list[steps.Reply]:
     """Make calls on one server or cluster in one round trip."""
     if len(calls) == 1:
         return [await _make(client, calls[0])]
@@ -141,9 +131,10 @@ def _at(client: Any, server: tuple[int, ...]) -> Any:
     return client
 
 
-async def _here(step: steps.Here) -> Any:
+async def _here(step: steps.Here) -> object:
     if isinstance(step, steps.Sleep):
-        return await asyncio.sleep(step.seconds)
+        await asyncio.sleep(step.seconds)
+        return None
     loop = asyncio.get_running_loop()
     if isinstance(step, steps.Compute):
         return await loop.run_in_executor(None, step.function)
@@ -153,20 +144,21 @@ async def _here(step: steps.Here) -> Any:
     return batch
 
 
-async def _at_once(calls: Sequence[Awaitable[Any]]) -> list[Any]:
+async def _at_once(calls: Sequence[Awaitable[T]]) -> list[T | Exception]:
     if len(calls) == 1:  # without a task
         try:
             return [await heeded(calls[0])]
         except Exception as error:
             return [error]
-    replies = await asyncio.gather(*calls, return_exceptions=True)
-    for reply in replies:
-        if isinstance(reply, BaseException) and not isinstance(reply, Exception):
-            raise reply  # one of them was cancelled from outside
-    return replies
+    answers: list[T | Exception] = []
+    for answer in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(answer, BaseException) and not isinstance(answer, Exception):
+            raise answer  # one of them was cancelled from outside
+        answers.append(answer)
+    return answers
 
 
-async def _act(client: Any, act: cluster.Act) -> Any:
+async def _act(client: Any, act: cluster.Act) -> object:
     """Perform an act on a cluster."""
     if isinstance(act, cluster.Send):
         return await _send_to_node(act)
@@ -175,14 +167,15 @@ async def _act(client: Any, act: cluster.Act) -> Any:
     if isinstance(act, steps.Sleep):
         return await _here(act)
     if isinstance(act, cluster.RefreshSlot):
-        return await _refresh_slot(client, act)
+        await _refresh_slot(client, act)
+        return None
     if isinstance(act, cluster.RefreshMap):
         return await client.nodes_manager.initialize()
     await client.initialize()  # reads the map, unless it was
     return cluster.look_up(client, act)
 
 
-_refreshing: Final[WeakKeyDictionary[Any, dict[Any, asyncio.Future[Any]]]] = WeakKeyDictionary()
+_refreshing: Final[WeakKeyDictionary[object, dict[steps.Part, asyncio.Future[object]]]] = WeakKeyDictionary()
 """Slots that clients are asking for, by a key in them."""
 
 
@@ -196,7 +189,7 @@ async def _refresh_slot(client: Any, act: cluster.RefreshSlot) -> None:
             return
         asking = under_way[act.key] = asyncio.ensure_future(client.execute_command(*probe))
 
-        def forget(done: asyncio.Future[Any]) -> None:
+        def forget(done: asyncio.Future[object]) -> None:
             del under_way[act.key]
             _ = done.cancelled() or done.exception()  # those who wait get it, if any do
 
@@ -204,11 +197,12 @@ async def _refresh_slot(client: Any, act: cluster.RefreshSlot) -> None:
     await asyncio.shield(under_way[act.key])
 
 
-async def _send_to_node(act: cluster.Send) -> list[Any]:
+async def _send_to_node(act: cluster.Send) -> list[steps.Reply]:
+    node: Any = act.node  # of an asyncio client, which sends itself
     if len(act.commands) == 1:
-        return [await act.node.execute_command(*act.commands[0], NEVER_DECODE=True)]
+        return [await node.execute_command(*act.commands[0], NEVER_DECODE=True)]
     queued = [_Queued(command) for command in act.commands]
-    await act.node.execute_pipeline(queued)
+    await node.execute_pipeline(queued)
     return [each.result for each in queued]
 
 
@@ -217,5 +211,5 @@ class _Queued:
 
     def __init__(self, command: steps.Command) -> None:
         self.args = command
-        self.kwargs: dict[str, Any] = {"NEVER_DECODE": True}
-        self.result: Any = None
+        self.kwargs = {"NEVER_DECODE": True}
+        self.result: steps.Reply = None

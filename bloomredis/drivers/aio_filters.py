@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from bloomredis.arguments import check_items, listed
 from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers import filters
-from bloomredis.drivers.aio import AsyncClients, drive
+from bloomredis.drivers.aio import drive
 from bloomredis.drivers.aio_lifecycle import Portable
 from bloomredis.drivers.batches import async_batches, is_alone
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.claiming import AsyncClaimer
 from bloomredis.drivers.columns import Mask
+from bloomredis.drivers.connections.clients import AsyncClients
 from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
 from bloomredis.drivers.observing import observed

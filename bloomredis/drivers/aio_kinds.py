@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Any, Self, Unpack, cast
 
 from bloomredis.drivers import kinds
-from bloomredis.drivers.aio import AsyncClients
 from bloomredis.drivers.aio_filters import Filter
 from bloomredis.drivers.aio_lifecycle import Adopting, Expiring
-from bloomredis.drivers.binding import constructor, documented_as
+from bloomredis.drivers.binding import documented_as
+from bloomredis.drivers.connections.clients import AsyncClient, AsyncClients
 from bloomredis.drivers.connections.urls import addresses
+from bloomredis.drivers.constructors import (
+    CountingConstructor,
+    PlainConstructor,
+    RotatingConstructor,
+    ScalingConstructor,
+    ShardedConstructor,
+)
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.queueing import AsyncQueueing
 from bloomredis.drivers.rebuilding import AsyncRebuildable
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.kinds.counting import CountingOperations
-from bloomredis.operations.kinds.partitioned import PartitionedOperations, operations
+from bloomredis.operations.kinds.partitioned import PartitionedOperations
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.kinds.rotating import RotatingOperations
 from bloomredis.operations.kinds.scaling import ScalingOperations
-from bloomredis.operations.kinds.sharded import ShardedOperations
 from bloomredis.operations.options import (
     CountingParameters,
     I,
@@ -36,16 +42,12 @@ from bloomredis.stored.module.filter import other_layout
 
 
 @documented_as(kinds.BloomFilter)
-class BloomFilter(Filter[I], AsyncQueueing[I], AsyncRebuildable, Expiring):
+class BloomFilter(PlainConstructor[AsyncClient, I], Filter[I], AsyncQueueing[I], AsyncRebuildable, Expiring):
     """A Bloom filter in one key of a Redis or Valkey server."""
 
     _operations: PlainOperations | PartitionedOperations
-    _stored_operations: ClassVar[Any] = PlainOperations
+    _stored_operations = PlainOperations
     _OPTIONS = frozenset(PlainOptions.__annotations__)
-
-    @constructor(PlainOperations.__init__)
-    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
-        super().__init__(client, operations(name, **parameters))
 
     def at(self, name: str, *, ttl: Seconds | None = None) -> Self:
         """Return the filter of another name in the same layout."""
@@ -74,14 +76,10 @@ class BloomFilter(Filter[I], AsyncQueueing[I], AsyncRebuildable, Expiring):
 
 
 @documented_as(kinds.ScalingBloomFilter)
-class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
+class ScalingBloomFilter(ScalingConstructor[AsyncClient, I], Filter[I], Expiring, Adopting[I]):
     """A Bloom filter that grows by itself, so that the number of items need not be known."""
 
-    _stored_operations: ClassVar[Any] = ScalingOperations.from_server
-
-    @constructor(ScalingOperations.__init__)
-    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
-        super().__init__(client, ScalingOperations(name, **parameters))
+    _stored_operations = ScalingOperations.from_server
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
@@ -90,14 +88,10 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
 
 
 @documented_as(kinds.RotatingBloomFilter)
-class RotatingBloomFilter(Filter[I]):
+class RotatingBloomFilter(RotatingConstructor[AsyncClient, I], Filter[I]):
     """A Bloom filter that forgets: an item is in it if it was seen within the last `window`."""
 
-    _stored_operations: ClassVar[Any] = RotatingOperations.from_server
-
-    @constructor(RotatingOperations.__init__)
-    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
-        super().__init__(client, RotatingOperations(name, **parameters))
+    _stored_operations = RotatingOperations.from_server
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
@@ -106,14 +100,8 @@ class RotatingBloomFilter(Filter[I]):
 
 
 @documented_as(kinds.ShardedBloomFilter)
-class ShardedBloomFilter(Filter[I], AsyncQueueing[I], Expiring):
+class ShardedBloomFilter(ShardedConstructor[AsyncClient, I], Filter[I], AsyncQueueing[I], Expiring):
     """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers."""
-
-    @constructor(ShardedOperations.__init__)
-    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[ShardedParameters[I]]) -> None:
-        sharded = ShardedOperations(name, **parameters)
-        sharded.over(len(client) if isinstance(client, list | tuple) else 1)
-        super().__init__(client, sharded)
 
     @classmethod
     def from_url(
@@ -124,15 +112,11 @@ class ShardedBloomFilter(Filter[I], AsyncQueueing[I], Expiring):
 
 
 @documented_as(kinds.CountingBloomFilter)
-class CountingBloomFilter(Filter[I], AsyncQueueing[I], Expiring):
+class CountingBloomFilter(CountingConstructor[AsyncClient, I], Filter[I], AsyncQueueing[I], Expiring):
     """A Bloom filter that items can be removed from: it counts how often each was added."""
 
     _operations: CountingOperations
-    _stored_operations: ClassVar[Any] = CountingOperations
-
-    @constructor(CountingOperations.__init__)
-    def __init__(self, client: AsyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
-        super().__init__(client, CountingOperations(name, **parameters))
+    _stored_operations = CountingOperations
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:

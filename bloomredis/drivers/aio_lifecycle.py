@@ -9,8 +9,9 @@ from typing import Any, Generic, Self, TypeVar
 from bloomredis import arguments
 from bloomredis.bits.encoding import number_of
 from bloomredis.drivers import lifecycle
-from bloomredis.drivers.aio import AsyncClient, drive
+from bloomredis.drivers.aio import drive
 from bloomredis.drivers.binding import Bound, documented_as
+from bloomredis.drivers.connections.clients import AsyncClient
 from bloomredis.drivers.driven import AsyncDriven
 from bloomredis.drivers.lifecycle import check_same_class, together
 from bloomredis.drivers.observing import observed
@@ -80,16 +81,15 @@ class Portable(AsyncDriven, Generic[I]):
         own: Any = self._operations
         await self._run(union.merge(own, await self._source(other), progress))
 
-    async def _source(self, other: Any) -> union.Source:
+    async def _source(self, other: Portable[I] | LocalFilter[I]) -> union.Source:
         transfer.stored_of(self._operations)
         if isinstance(other, LocalFilter):
             pieces = union.local_pieces(other)
             return union.local_source(other, lambda part: _asynchronous(pieces(part)))
         check_same_class(self, other)
-        source: union.Source = await other._as_source(self._client)  # noqa: SLF001 - of the same class
-        return source
+        return await other._as_source(self._client)  # noqa: SLF001 - of the same class
 
-    async def _as_source(self, for_client: Any) -> union.Source:
+    async def _as_source(self, for_client: object) -> union.Source:
         parts = await self._run(reading.parts_of(transfer.stored_of(self._operations)))
 
         async def pieces(part: Part) -> AsyncIterator[list[bytes]]:

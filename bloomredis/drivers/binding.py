@@ -1,7 +1,4 @@
-"""A client bound to operations, and the signatures and docstrings of the public classes.
-
-A constructor takes its signature from the operations and from `Options`, and checks calls by it.
-"""
+"""A client bound to operations, and the docstrings of the public classes."""
 
 from __future__ import annotations
 
@@ -17,14 +14,18 @@ from bloomredis.drivers.connections.direct import connect_direct
 from bloomredis.drivers.connections.urls import connected, connecting, is_address
 from bloomredis.drivers.others import Others
 from bloomredis.operations.events import Hook
-from bloomredis.operations.options import Options
+from bloomredis.operations.kinds.filter import FilterOperations
+from bloomredis.operations.kinds.routed import RoutedOperations
+from bloomredis.operations.options import Options, Seconds
 from bloomredis.protocol import forks
 from bloomredis.protocol.cluster import is_cluster
 from bloomredis.protocol.keys import is_in_one_slot
 
 C = TypeVar("C")
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
+Operations = FilterOperations | RoutedOperations
+"""The verbs of a filter: in one part, or in several."""
 
 
 class Bound(Generic[C]):
@@ -40,16 +41,19 @@ class Bound(Generic[C]):
     _is_asyncio: ClassVar[bool]
     """True if the class is for asyncio clients."""
     _link: Any
-    """What calls go through: kept connections of the client, or the client; of several servers a list."""
-    _operations: Any
+    """What calls go through: kept connections of the client, or the client.
+
+    Of several servers, or several filters, it is a list, as deep as `Call.server` says.
+    """
+    _operations: Operations
     _observe: Hook | None = None
     """Its own hook."""
-    _stored_operations: ClassVar[Callable[..., Any] | None] = None
+    _stored_operations: ClassVar[Callable[..., Operations] | None] = None
     _OPTIONS: ClassVar[frozenset[str]] = frozenset(each.name for each in fields(Options))
     """What `open` takes."""
     """Makes the operations of a filter whose parameters are read from the server; None if the class does."""
 
-    def __init__(self, client: C | Sequence[C], operations: Any) -> None:
+    def __init__(self, client: C | Sequence[C], operations: Operations) -> None:
         self._check_kind(client)
         if isinstance(client, list | tuple):
             self._check_servers(client, operations)
@@ -99,7 +103,7 @@ class Bound(Generic[C]):
         raise TypeError(f"{given} is an asyncio client; use bloomredis.asyncio.{own}")
 
     @staticmethod
-    def _check_servers(clients: Sequence[object], operations: Any) -> None:
+    def _check_servers(clients: Sequence[object], operations: Operations) -> None:
         if len(clients) != operations.servers:
             raise ValueError(
                 f"{operations.name!r} is on {operations.servers} servers, not on {len(clients)}; "
@@ -150,8 +154,7 @@ class Bound(Generic[C]):
     @property
     def name(self) -> str:
         """The filter's key."""
-        name: str = self._operations.name
-        return name
+        return self._operations.name
 
     def with_client(self, client: C | Sequence[C]) -> Self:
         """Return the same filter over another client: in another process, thread or event loop."""
@@ -159,11 +162,12 @@ class Bound(Generic[C]):
         Bound.__init__(made, client, self._operations)
         return made
 
-    def _at(self, name: str, ttl: Any) -> Self:
+    def _at(self, name: str, ttl: Seconds | None) -> Self:
         """Return the filter of another name in the same layout."""
         found = self._others.get((name, ttl))
         if found is None:
-            operations = self._operations.at(name, ttl)
+            verbs: Any = self._operations  # those of `BloomFilter`, which alone has other names
+            operations = verbs.at(name, ttl)
             made = self._over_the_same(operations, self._others)
             found = self._others.keep((name, ttl), made, operations)
         return found
@@ -175,10 +179,10 @@ class Bound(Generic[C]):
     def __copy__(self) -> Self:
         return self._over_the_same(self._operations)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self._over_the_same(copy.deepcopy(self._operations, memo))
 
-    def _over_the_same(self, operations: Any, others: Others[Self] | None = None) -> Self:
+    def _over_the_same(self, operations: Operations, others: Others[Self] | None = None) -> Self:
         """Return a filter with these operations and the same client or address."""
         other = type(self).__new__(type(self))
         other.__dict__.update(
@@ -192,7 +196,7 @@ class Bound(Generic[C]):
             other._bind()  # noqa: SLF001
         return other
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> object:
         return self._operations, self._address
 
     def __setstate__(self, state: Any) -> None:
@@ -235,39 +239,19 @@ def is_asyncio(client: object) -> bool:
     return inspect.iscoroutinefunction(getattr(first, "execute_command", None))
 
 
-def constructor(operations: Callable[..., Any]) -> Callable[[F], F]:
-    """Give a constructor the parameters of `operations` and of `Options`, and check calls by them.
+def constructor(init: F) -> F:
+    """Let an error for a wrong argument of a constructor name the public class."""
+    signature = inspect.signature(init)
 
-    An error for a wrong argument names the public class.
-    """
-    own = [
-        each
-        for each in inspect.signature(operations).parameters.values()
-        if each.kind != each.VAR_KEYWORD and each.name != "self"
-    ]
-    common = [
-        inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
-        )
-        for each in fields(Options)
-    ]
+    @functools.wraps(init)
+    def wrapper(self: object, *arguments: object, **options: object) -> None:
+        try:
+            signature.bind(self, *arguments, **options)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}(): {error}") from None
+        init(self, *arguments, **options)
 
-    def decorate(init: F) -> F:
-        first = list(inspect.signature(init).parameters.values())[:2]
-        signature = inspect.Signature([*first, *own, *common])
-
-        @functools.wraps(init)
-        def wrapper(self: Any, *arguments: Any, **options: Any) -> None:
-            try:
-                signature.bind(self, *arguments, **options)
-            except TypeError as error:
-                raise TypeError(f"{type(self).__name__}(): {error}") from None
-            init(self, *arguments, **options)
-
-        wrapper.__signature__ = signature  # type: ignore[attr-defined]  # documented in inspect
-        return wrapper  # type: ignore[return-value]  # the same to its callers
-
-    return decorate
+    return wrapper  # type: ignore[return-value]  # the same to its callers
 
 
 def documented(options: type) -> Callable[[F], F]:

@@ -32,7 +32,7 @@ class Skipped:
     `remaining` are the seconds until that worker's lease is over, unless it is extended.
     """
 
-    item: Any
+    item: object
     state: State
     remaining: float
 
@@ -113,7 +113,9 @@ class Claimer(Driven, Generic[I]):
         """
         return self._each(self._operations.extend_many, claims, lease)
 
-    def _each(self, call: Callable[..., Op[list[State]]], claims: Iterable[Claim], *rest: Any) -> list[State]:
+    def _each(
+        self, call: Callable[..., Op[list[State]]], claims: Iterable[Claim], *rest: float | timedelta
+    ) -> list[State]:
         return self._run(call(*held_by(self, claims, Claim), *rest))
 
     def once(
@@ -195,7 +197,7 @@ class AsyncClaimer(AsyncDriven, Generic[I]):
         return await self._each(self._operations.extend_many, claims, lease)
 
     async def _each(
-        self, call: Callable[..., Op[list[State]]], claims: Iterable[AsyncClaim], *rest: Any
+        self, call: Callable[..., Op[list[State]]], claims: Iterable[AsyncClaim], *rest: float | timedelta
     ) -> list[State]:
         return await self._run(call(*held_by(self, claims, AsyncClaim), *rest))
 
@@ -235,11 +237,11 @@ def _item_of(key: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict
     return args[0]
 
 
-def _skipped(item: Any, claim: Claim | AsyncClaim) -> Skipped:
+def _skipped(item: object, claim: Claim | AsyncClaim) -> Skipped:
     return Skipped(item, claim.state, claim.remaining)
 
 
-def _check_function(function: Any, *, is_asyncio: bool) -> None:
+def _check_function(function: object, *, is_asyncio: bool) -> None:
     """Raise `TypeError` for what is no function, or one of the other half."""
     if not callable(function):
         raise TypeError(f"once() is called first, as in @seen.once(): {shown(function)} is no function")

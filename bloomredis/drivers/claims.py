@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Coroutine, Generator, Iterable
 from datetime import timedelta
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self, TypeVar
 
 from bloomredis.arguments import listed, shown
 from bloomredis.drivers.binding import documented_as
@@ -17,6 +17,8 @@ from bloomredis.errors import ClaimUncheckedError
 from bloomredis.operations.claims.state import Held, State
 
 _log = logging.getLogger("bloomredis")
+
+K = TypeVar("K", "Claim", "AsyncClaim")
 
 
 class _Claim:
@@ -84,7 +86,7 @@ class _Claim:
         """
         return str(self._operations.token(self._held))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _unpickled, (self._filter, self.token)
 
     def __bool__(self) -> bool:
@@ -212,12 +214,12 @@ class AsyncClaim(_Claim):
                 self._not_released(failure)
 
 
-def held_by(seen: Any, claims: Iterable[Any], kind: type[Any]) -> tuple[list[Any], list[Held]]:
+def held_by(seen: Driven | AsyncDriven, claims: Iterable[K], kind: type[K]) -> tuple[list[K], list[Held]]:
     """Return claims of that kind as a list, and what this process knows of each.
 
     :raises TypeError, ValueError: for one of another half, or on another filter.
     """
-    every: list[Any] = listed(claims)
+    every: list[K] = listed(claims)
     for claim in every:
         if type(claim) is not kind:
             raise TypeError(f"claims must be those that {shown(seen)} has made, not {shown(claim)}")
@@ -226,19 +228,17 @@ def held_by(seen: Any, claims: Iterable[Any], kind: type[Any]) -> tuple[list[Any
     return every, [claim._held for claim in every]  # noqa: SLF001
 
 
-def _held(seen: Any, token: str, kind: type) -> Held:
+def _held(seen: object, token: str, kind: type[Driven | AsyncDriven]) -> Held:
     """Return the claim of a token, on a filter of that kind."""
     if not isinstance(seen, kind):
         half = "bloomredis" if kind is Driven else "bloomredis.asyncio"
         raise TypeError(f"the claims of {half} are on filters of {half}, not on {shown(seen)}")
-    held: Held = seen._operations.from_token(token)  # type: ignore[attr-defined]  # noqa: SLF001 - as above
-    return held
+    return seen._operations.from_token(token)  # noqa: SLF001 - as above
 
 
-def _unpickled(seen: Any, token: str) -> Claim | AsyncClaim:
+def _unpickled(seen: Driven | AsyncDriven, token: str) -> Claim | AsyncClaim:
     """Return the claim of a token, of the same half as its filter."""
-    kind = Claim if isinstance(seen, Driven) else AsyncClaim
-    return kind.from_token(seen, token)
+    return Claim.from_token(seen, token) if isinstance(seen, Driven) else AsyncClaim.from_token(seen, token)
 
 
 class Claiming:

@@ -7,19 +7,17 @@ from typing import Any, TypeVar
 
 from bloomredis.drivers import aio, sync
 from bloomredis.drivers.binding import Bound
-from bloomredis.operations.kinds.filter import FilterOperations
-from bloomredis.operations.kinds.routed import RoutedOperations
-from bloomredis.protocol.steps import Op
+from bloomredis.drivers.connections.clients import AsyncClient, SyncClient
+from bloomredis.protocol.steps import Op, Step
 
 T = TypeVar("T")
 
 
-class Driven(Bound[sync.SyncClient]):
+class Driven(Bound[SyncClient]):
     """A filter over a synchronous client."""
 
     _is_asyncio = False
-    _operations: FilterOperations | RoutedOperations
-    _shared: Callable[[Any, Any], Any] | None = None
+    _shared: Callable[[Any, Step], object] | None = None
     """Executes the calls about one claim, together with those of other threads."""
 
     def _run(self, operation: Op[T]) -> T:
@@ -29,12 +27,11 @@ class Driven(Bound[sync.SyncClient]):
         return sync.drive(self._link, operation, self._shared)
 
 
-class AsyncDriven(Bound[aio.AsyncClient]):
+class AsyncDriven(Bound[AsyncClient]):
     """A filter over an asyncio client."""
 
     _is_asyncio = True
-    _operations: FilterOperations | RoutedOperations
-    _shared: Callable[[Any, Any], Awaitable[Any]] | None = None
+    _shared: Callable[[Any, Step], Awaitable[object]] | None = None
     """Executes the calls about one claim, together with those of other tasks."""
 
     async def _run(self, operation: Op[T]) -> T:

@@ -13,12 +13,13 @@ from bloomredis.bits.encoding import rows_from
 from bloomredis.drivers.batches import batches, is_alone, numbered
 from bloomredis.drivers.claiming import Claimer
 from bloomredis.drivers.columns import Mask
+from bloomredis.drivers.connections.clients import SyncClients
 from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.observing import observed, process
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.threads import Threads
-from bloomredis.drivers.sync import SyncClients, drive
+from bloomredis.drivers.sync import drive
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.items.outcomes import PASSING, raise_unread
 from bloomredis.operations.options import CommonParameters, I
@@ -95,8 +96,7 @@ class Filter(Claimer[I], Portable[I]):
         if token is not None or not self._coalesce:
             return drive(self._link, operations.add(item, token=token))
         encoded = operations.codec.encode_for_batch(item)
-        answer: bool = self._adds.share(encoded, operations.add, item)
-        return answer
+        return self._adds.share(encoded, operations.add, item)
 
     def contains(self, item: I) -> bool:
         """Return whether an item is in the filter: False is certain, True errs at the error rate.
@@ -117,8 +117,7 @@ class Filter(Claimer[I], Portable[I]):
         if not self._coalesce:
             return drive(self._link, operations.contains(item))
         encoded = operations.codec.encode_for_batch(item)
-        answer: bool = self._tests.share(encoded, operations.contains, item)
-        return answer
+        return self._tests.share(encoded, operations.contains, item)
 
     def __contains__(self, item: I) -> bool:
         return self.contains(item)

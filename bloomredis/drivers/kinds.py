@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Any, Self, Unpack, cast
 
-from bloomredis.drivers.binding import constructor, documented
+from bloomredis.drivers.binding import documented
+from bloomredis.drivers.connections.clients import SyncClient, SyncClients
 from bloomredis.drivers.connections.urls import addresses
+from bloomredis.drivers.constructors import (
+    CountingConstructor,
+    PlainConstructor,
+    RotatingConstructor,
+    ScalingConstructor,
+    ShardedConstructor,
+)
 from bloomredis.drivers.filters import Filter
 from bloomredis.drivers.lifecycle import Adopting, Expiring
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.queueing import Queueing
 from bloomredis.drivers.rebuilding import Rebuildable
-from bloomredis.drivers.sync import SyncClients
 from bloomredis.errors import FilterMismatchError
 from bloomredis.operations.kinds.counting import CountingOperations
-from bloomredis.operations.kinds.partitioned import PartitionedOperations, operations
+from bloomredis.operations.kinds.partitioned import PartitionedOperations
 from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.kinds.rotating import RotatingOperations
 from bloomredis.operations.kinds.scaling import ScalingOperations
-from bloomredis.operations.kinds.sharded import ShardedOperations
 from bloomredis.operations.options import (
     CountingParameters,
     I,
@@ -36,7 +42,7 @@ from bloomredis.stored.module.filter import other_layout
 
 
 @documented(Options)
-class BloomFilter(Filter[I], Queueing[I], Rebuildable, Expiring):
+class BloomFilter(PlainConstructor[SyncClient, I], Filter[I], Queueing[I], Rebuildable, Expiring):
     """A Bloom filter in one key of a Redis or Valkey server.
 
     Of any number of concurrent `add(x)`, in any number of threads, processes and machines, exactly one gets
@@ -67,12 +73,8 @@ class BloomFilter(Filter[I], Queueing[I], Rebuildable, Expiring):
     """
 
     _operations: PlainOperations | PartitionedOperations
-    _stored_operations: ClassVar[Any] = PlainOperations
+    _stored_operations = PlainOperations
     _OPTIONS = frozenset(PlainOptions.__annotations__)
-
-    @constructor(PlainOperations.__init__)
-    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[PlainParameters[I]]) -> None:
-        super().__init__(client, operations(name, **parameters))
 
     def at(self, name: str, *, ttl: Seconds | None = None) -> Self:
         """Return the filter of another name in the same layout.
@@ -128,7 +130,7 @@ class BloomFilter(Filter[I], Queueing[I], Rebuildable, Expiring):
 
 
 @documented(Options)
-class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
+class ScalingBloomFilter(ScalingConstructor[SyncClient, I], Filter[I], Expiring, Adopting[I]):
     """A Bloom filter that grows by itself, so that the number of items need not be known.
 
     It begins with room for `capacity` items.  When that is used up it gets another layer of `expansion`
@@ -155,11 +157,7 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _stored_operations: ClassVar[Any] = ScalingOperations.from_server
-
-    @constructor(ScalingOperations.__init__)
-    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[ScalingParameters[I]]) -> None:
-        super().__init__(client, ScalingOperations(name, **parameters))
+    _stored_operations = ScalingOperations.from_server
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[ScalingParameters[I]]) -> Self:
@@ -168,7 +166,7 @@ class ScalingBloomFilter(Filter[I], Expiring, Adopting[I]):
 
 
 @documented(Options)
-class RotatingBloomFilter(Filter[I]):
+class RotatingBloomFilter(RotatingConstructor[SyncClient, I], Filter[I]):
     """A Bloom filter that forgets: an item is in it if it was seen within the last `window`.
 
     An item that was added is found for at least `window`, and for at most `window` and one slice of it
@@ -191,11 +189,7 @@ class RotatingBloomFilter(Filter[I]):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    _stored_operations: ClassVar[Any] = RotatingOperations.from_server
-
-    @constructor(RotatingOperations.__init__)
-    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[RotatingParameters[I]]) -> None:
-        super().__init__(client, RotatingOperations(name, **parameters))
+    _stored_operations = RotatingOperations.from_server
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[RotatingParameters[I]]) -> Self:
@@ -204,7 +198,7 @@ class RotatingBloomFilter(Filter[I]):
 
 
 @documented(Options)
-class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
+class ShardedBloomFilter(ShardedConstructor[SyncClient, I], Filter[I], Queueing[I], Expiring):
     """A Bloom filter of any capacity, in shards that are spread over a cluster or a list of servers.
 
     An item lives in one shard, so of any number of concurrent `add(x)` exactly one gets True, as with
@@ -229,12 +223,6 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
     :raises ValueError, TypeError: for bad arguments, before any I/O.
     """
 
-    @constructor(ShardedOperations.__init__)
-    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[ShardedParameters[I]]) -> None:
-        sharded = ShardedOperations(name, **parameters)
-        sharded.over(len(client) if isinstance(client, list | tuple) else 1)
-        super().__init__(client, sharded)
-
     @classmethod
     def from_url(
         cls, url: str | Sequence[str], name: str, **parameters: Unpack[ShardedParameters[I]]
@@ -244,7 +232,7 @@ class ShardedBloomFilter(Filter[I], Queueing[I], Expiring):
 
 
 @documented(Options)
-class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
+class CountingBloomFilter(CountingConstructor[SyncClient, I], Filter[I], Queueing[I], Expiring):
     """A Bloom filter that items can be removed from: it counts how often each was added.
 
     Every `add(x)` counts, also that of an item which was there: one that was added twice is in until it has
@@ -271,11 +259,7 @@ class CountingBloomFilter(Filter[I], Queueing[I], Expiring):
     """
 
     _operations: CountingOperations
-    _stored_operations: ClassVar[Any] = CountingOperations
-
-    @constructor(CountingOperations.__init__)
-    def __init__(self, client: SyncClients, name: str, **parameters: Unpack[CountingParameters[I]]) -> None:
-        super().__init__(client, CountingOperations(name, **parameters))
+    _stored_operations = CountingOperations
 
     @classmethod
     def from_url(cls, url: str, name: str, **parameters: Unpack[CountingParameters[I]]) -> Self:

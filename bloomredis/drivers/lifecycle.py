@@ -9,9 +9,10 @@ from typing import Any, Generic, Self
 from bloomredis import arguments
 from bloomredis.bits.encoding import number_of
 from bloomredis.drivers.binding import Bound
+from bloomredis.drivers.connections.clients import SyncClient
 from bloomredis.drivers.driven import Driven
 from bloomredis.drivers.observing import observed
-from bloomredis.drivers.sync import SyncClient, drive
+from bloomredis.drivers.sync import drive
 from bloomredis.operations.kinds.scaling import adoption
 from bloomredis.operations.options import I
 from bloomredis.operations.whole import files, transfer, union
@@ -114,18 +115,17 @@ class Portable(Driven, Generic[I]):
         :raises FilterMismatchError: their parameters differ.
         :raises TypeError: they are of a class that cannot be merged; the message says what to do instead.
         """
-        own: Any = self._operations
+        own: Any = self._operations  # that can be merged, or `_source` raises
         self._run(union.merge(own, self._source(other), progress))
 
-    def _source(self, other: Any) -> union.Source:
+    def _source(self, other: Portable[I] | LocalFilter[I]) -> union.Source:
         transfer.stored_of(self._operations)
         if isinstance(other, LocalFilter):
             return union.local_source(other, union.local_pieces(other))
         check_same_class(self, other)
-        source: union.Source = other._as_source(self._client)  # noqa: SLF001 - of the same class
-        return source
+        return other._as_source(self._client)  # noqa: SLF001 - of the same class
 
-    def _as_source(self, for_client: Any) -> union.Source:
+    def _as_source(self, for_client: object) -> union.Source:
         parts = self._run(reading.parts_of(transfer.stored_of(self._operations)))
 
         def pieces(part: Part) -> Iterator[list[bytes]]:
@@ -195,7 +195,7 @@ def together(one: Any, other: Any) -> Callable[[bytes, bytes], bool]:
     """Return what says whether two keys of two filters, with these clients, are in one slot of one server."""
     if one is not other or isinstance(one, list | tuple):
         return lambda *_: False
-    kind: Any = type(one)
+    kind: type = type(one)
     if not is_cluster(kind):
         return lambda *_: True
     return lambda first, second: one.keyslot(first) == one.keyslot(second)

@@ -12,7 +12,7 @@ import inspect
 import logging
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 from typing import Any, Final, TypeVar, cast
 
@@ -22,22 +22,25 @@ from bloomredis.operations.events import CallEvent, Hook, Outcome, Report, check
 from bloomredis.protocol.metering import Meter, forget, of_task, of_thread
 from bloomredis.protocol.steps import Op
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
+Asked = tuple[Any, tuple[object, ...], dict[str, object]]
+"""What a call is made on, a filter, a claim or a class; and its arguments."""
+T = TypeVar("T")
 Numbers = tuple[int, int | None, int, int]
 """Items; the new ones, None for a verb that has none; those that others hold; the claims that were lost."""
 
 _log = logging.getLogger("bloomredis")
 
 
-def _one(_: Any) -> int:
+def _one(_: object) -> int:
     return 1
 
 
-def _none(_: Any) -> int:
+def _none(_: object) -> int:
     return 0
 
 
-def _each(items: Any) -> int:
+def _each(items: object) -> int:
     return len(items) if isinstance(items, Sized) else 0
 
 
@@ -47,7 +50,7 @@ def _of_claims(claims: list[Any]) -> Numbers:
     return len(states), states.count("claimed"), states.count("busy"), 0
 
 
-_COUNTING: Final[dict[str, tuple[Callable[[Any], int], Callable[[Any], Numbers]]]] = {
+_COUNTING: Final[dict[str, tuple[Callable[[object], int], Callable[[Any], Numbers]]]] = {
     "add": (_one, lambda new: (1, int(new), 0, 0)),
     "contains": (_one, lambda there: (1, int(not there), 0, 0)),
     "add_many": (_each, lambda new: (len(new), sum(new), 0, 0)),
@@ -145,7 +148,7 @@ def observed_block(seen: Any, name: str) -> Iterator[Callable[[Op[Any]], Any]]:
         yield seen._run
         return
     verb = _Verb(name)
-    asked: Any = seen, (), {}
+    asked: Asked = seen, (), {}
     with _entered(hook, verb.names(*asked)) as report:
         meter = Meter()
         try:
@@ -168,7 +171,8 @@ def _entered(hook: Any, names: tuple[str, str, str]) -> Iterator[Report]:
     if not _is_around(hook.__class__):
         yield hook
         return
-    context = report = None
+    context: AbstractContextManager[object] | None = None
+    report: Report | None = None
     try:
         entering = hook.around(*names)
         report = entering.__enter__()
@@ -182,7 +186,7 @@ def _entered(hook: Any, names: tuple[str, str, str]) -> Iterator[Report]:
             _leave(context, names[0])
 
 
-def _leave(context: Any, name: str) -> None:
+def _leave(context: AbstractContextManager[object], name: str) -> None:
     """Leave the context of a hook without the error of the call, whose text may have items."""
     try:
         context.__exit__(None, None, None)
@@ -200,7 +204,14 @@ class _Verb:
         self._is_of_claim = name in ("commit", "release", "extend")
         self._is_of_filter = not self._is_of_claim and name not in ("restore", "adopt")
 
-    def call(self, hook: Any, method: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self,
+        hook: Any,  # a `Report` or an `Around`, told apart by its class
+        method: Callable[..., T],
+        target: object,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> T:
         """Make a call, and report it."""
         if _is_around(hook.__class__):
             with _entered(hook, self.names(target, args, kwargs)) as report:
@@ -218,8 +229,13 @@ class _Verb:
         return answer
 
     async def wait(
-        self, hook: Any, method: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self,
+        hook: Any,
+        method: Callable[..., Any],
+        target: object,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> object:
         """Make a call and wait for it, and report it."""
         if _is_around(hook.__class__):
             with _entered(hook, self.names(target, args, kwargs)) as report:
@@ -236,7 +252,7 @@ class _Verb:
         self.report(hook, (target, args, kwargs), meter, answer)
         return answer
 
-    def names(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, str, str]:
+    def names(self, target: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[str, str, str]:
         """Return the names of the filter and its class, and the verb's."""
         if isinstance(target, type):  # which makes the filter of a client and a name
             name = kwargs.get("name", args[1] if len(args) > 1 else "")
@@ -244,7 +260,7 @@ class _Verb:
         seen = target._filter if self._is_of_claim else target
         return seen._operations.name, seen.__class__.__name__, self._name
 
-    def report(self, hook: Report, asked: Any, meter: Meter, answer: Any) -> None:
+    def report(self, hook: Report, asked: Asked, meter: Meter, answer: object) -> None:
         """Call a hook with the event of a call that has ended, with an answer or an error."""
         seconds, trips, cached = perf_counter() - meter.started, meter.round_trips, 0
         outcome: Outcome = "ok"

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Hashable
+from typing import Final, Generic, Protocol, TypeVar
 
 F = TypeVar("F")
+Key = tuple[str, Hashable]
 
 MOST: Final = 1000
 """Filters that are kept."""
+
+
+class Owing(Protocol):
+    """Operations that may owe answers."""
+
+    def has_pending(self) -> bool:
+        """True if a call has no answer yet."""
 
 
 class Others(Generic[F]):
@@ -18,14 +27,14 @@ class Others(Generic[F]):
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Any, tuple[F, Any]] = {}
+        self._kept: dict[Key, tuple[F, Owing]] = {}
 
-    def get(self, key: Any) -> F | None:
+    def get(self, key: Key) -> F | None:
         """Return a filter, None if it is not kept."""
         found = self._kept.get(key)
         return found and found[0]
 
-    def keep(self, key: Any, made: F, operations: Any) -> F:
+    def keep(self, key: Key, made: F, operations: Owing) -> F:
         """Keep a filter; return the one to use, since another thread may have made it too."""
         kept, _ = self._kept.setdefault(key, (made, operations))
         if len(self._kept) > MOST:

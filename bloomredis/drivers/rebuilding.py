@@ -10,12 +10,14 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from bloomredis.drivers.binding import documented_as
 from bloomredis.drivers.driven import AsyncDriven, Driven
 from bloomredis.drivers.observing import observed_block
 from bloomredis.errors import BloomError
+from bloomredis.operations.kinds.partitioned import PartitionedOperations
+from bloomredis.operations.kinds.plain import PlainOperations
 from bloomredis.operations.options import Seconds
 from bloomredis.operations.whole.rebuilding import TIMEOUT, Rebuilding
 
@@ -27,7 +29,7 @@ _log = logging.getLogger("bloomredis")
 class Rebuildable(Driven):
     """Filters that can be rebuilt with other parameters while they are in use."""
 
-    _operations: Any
+    _operations: PlainOperations | PartitionedOperations
 
     def rebuild(
         self,
@@ -71,7 +73,7 @@ class Rebuildable(Driven):
         )
 
     @contextmanager
-    def _rebuilding(self, rebuild: Rebuilding[Any]) -> Iterator[Self]:
+    def _rebuilding(self, rebuild: Rebuilding[PlainOperations]) -> Iterator[Self]:
         with observed_block(self, "rebuild") as run:
             new = self._over_the_same(run(rebuild.begin()))
             try:
@@ -89,7 +91,7 @@ class Rebuildable(Driven):
 class AsyncRebuildable(AsyncDriven):
     """Filters that can be rebuilt with other parameters while they are in use."""
 
-    _operations: Any
+    _operations: PlainOperations | PartitionedOperations
 
     def rebuild(
         self,
@@ -107,7 +109,7 @@ class AsyncRebuildable(AsyncDriven):
         )
 
     @asynccontextmanager
-    async def _rebuilding(self, rebuild: Rebuilding[Any]) -> AsyncIterator[Self]:
+    async def _rebuilding(self, rebuild: Rebuilding[PlainOperations]) -> AsyncIterator[Self]:
         with observed_block(self, "rebuild") as run:
             new = self._over_the_same(await run(rebuild.begin()))
             try:

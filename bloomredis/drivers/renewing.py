@@ -12,7 +12,7 @@ import itertools
 import logging
 import threading
 import weakref
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bloomredis.drivers.driven import AsyncDriven, Driven
 from bloomredis.errors import ClaimLostError
@@ -36,7 +36,7 @@ class _Renewal(NamedTuple):
 
     due: float
     number: int
-    claim: weakref.ref[Any]  # the caller's object
+    claim: weakref.ref[object]  # the caller's object
     held: Held
     seen: Driven
 
@@ -70,7 +70,7 @@ class _Renewals:
                 self._thread.start()
             self._changed.notify()
 
-    def _put(self, due: float, claim: weakref.ref[Any], held: Held, seen: Driven) -> None:
+    def _put(self, due: float, claim: weakref.ref[object], held: Held, seen: Driven) -> None:
         if len(self._waiting) >= self._most:  # a claim that has ended need not stay until it would be due
             self._waiting = [each for each in self._waiting if each.is_wanted]
             heapq.heapify(self._waiting)
@@ -131,11 +131,11 @@ class _Threads:
 
     def renew(self) -> None:
         """Begin with none."""
-        self._by_client: weakref.WeakKeyDictionary[Any, _Renewals] = weakref.WeakKeyDictionary()
+        self._by_client: weakref.WeakKeyDictionary[object, _Renewals] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         renewed_after_fork(self)
 
-    def of(self, client: Any) -> _Renewals:
+    def of(self, client: object) -> _Renewals:
         """Return the renewals over a client, or the first of several."""
         first = client[0] if isinstance(client, list | tuple) else client
         with self._lock:
@@ -158,7 +158,7 @@ def renew_in_task(claim: object, held: Held, seen: AsyncDriven) -> None:
 class _Task:
     """The renewal of one claim in asyncio."""
 
-    def __init__(self, claim: weakref.ref[Any], held: Held, seen: AsyncDriven) -> None:
+    def __init__(self, claim: weakref.ref[object], held: Held, seen: AsyncDriven) -> None:
         self._is_sleeping = True
         self._task = asyncio.ensure_future(self._work(claim, held, seen))
 
@@ -167,7 +167,7 @@ class _Task:
         if self._is_sleeping:
             self._task.cancel()
 
-    async def _work(self, claim: weakref.ref[Any], held: Held, seen: AsyncDriven) -> None:
+    async def _work(self, claim: weakref.ref[object], held: Held, seen: AsyncDriven) -> None:
         failure: Exception | None = None
         while held.is_renewable and claim() is not None:
             await asyncio.sleep(_pause(held, failure))

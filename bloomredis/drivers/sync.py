@@ -6,52 +6,40 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
+from bloomredis.drivers.connections.clients import SyncClient
 from bloomredis.drivers.connections.direct import DirectClient, send
 from bloomredis.protocol import cluster, forks, steps
 from bloomredis.protocol.metering import of_thread
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 MOST_THREADS: Final = 32
 """Threads, for the whole process, that wait for other servers of a filter on several."""
 
 
-class SyncClient(Protocol):
-    """The methods of a client that are used."""
-
-    def execute_command(self, *args: Any, **options: Any) -> Any:
-        """Send one command and return its reply."""
-
-    def pipeline(self, *, transaction: bool) -> Any:
-        """Return a pipeline, which sends several commands over one connection."""
-
-    def __enter__(self) -> Any:
-        """Enter the client; here for type checkers, which tell it from one of asyncio by this."""
-
-
-SyncClients = SyncClient | Sequence[SyncClient]
-"""A client, or one of each of several servers."""
-
-
 def drive(
-    client: SyncClient, operation: Generator[Any, Any, T], execute: Callable[[Any, Any], Any] | None = None
+    client: SyncClient, operation: Generator[S, Any, T], execute: Callable[[Any, S], object] | None = None
 ) -> T:
-    """Execute an operation's steps until it has its answer."""
+    """Execute an operation's steps until it has its answer.
+
+    :param execute: executes one, and returns its answer; None for operations whose steps are `steps.Step`.
+    """
     forks.check()
     call = client.call if execute is None and type(client) is DirectClient else None
-    execute, meter = execute or execute_step, of_thread.meter
-    if meter is not None:
-        call, execute = None, meter.counting(execute)
+    run: Callable[[Any, Any], object] = execute or execute_step
+    if (meter := of_thread.meter) is not None:
+        call, run = None, meter.counting(run)
     try:
         step = next(operation)
         while True:
             try:
                 if call is not None and isinstance(step, steps.Call):
-                    reply = call(step)
+                    reply: object = call(step)
                 else:
-                    reply = execute(client, step)
+                    reply = run(client, step)
             except Exception as error:
                 step = operation.throw(error)
             else:
@@ -63,7 +51,7 @@ def drive(
         operation.close()  # so that it notices an interruption at once
 
 
-def execute_step(client: Any, step: steps.Step) -> Any:
+def execute_step(client: Any, step: steps.Step) -> object:
     """Execute a step; return the answer to it."""
     if isinstance(step, steps.Call):
         return _make(_at(client, step.server) if step.server else client, step)
@@ -72,7 +60,7 @@ def execute_step(client: Any, step: steps.Step) -> Any:
     return _here(step)
 
 
-def _make(client: SyncClient, call: steps.Call) -> Any:
+def _make(client: SyncClient, call: steps.Call) -> steps.Reply:
     """Make a call on the server or the cluster of a client."""
     if type(client) is DirectClient:
         return client.call(call)
@@ -81,9 +69,11 @@ def _make(client: SyncClient, call: steps.Call) -> Any:
     return send(client, call.commands[0] if call.is_single else call.commands)
 
 
-def _make_all(client: Any, calls: Sequence[steps.Call]) -> list[Any]:
+def _make_all(client: Any, calls: Sequence[steps.Call]) -> list[steps.Reply]:
     """Make calls, on several servers at once; return the answer to each, or its error."""
-    groups, answers = steps.by_server(calls), [None] * len(calls)
+    groups = steps.by_server(calls)
+    answers: list[steps.Reply] = [None] * len(calls)
+    each: list[steps.Reply]
     outcomes = _at_once(
         [partial(_together, _at(client, to), [calls[i] for i in own]) for to, own in groups.items()]
     )
@@ -94,7 +84,7 @@ def _make_all(client: Any, calls: Sequence[steps.Call]) -> list[Any]:
     return answers
 
 
-def _together(client: SyncClient, calls: Sequence[steps.Call]) -> list[Any]:
+def _together(client: SyncClient, calls: Sequence[steps.Call]) -> list[steps.Reply]:
     """Make calls on one server or cluster in one round trip."""
     if len(calls) == 1:
         return [_make(client, calls[0])]
@@ -112,9 +102,10 @@ def _at(client: Any, server: tuple[int, ...]) -> Any:
     return client
 
 
-def _here(step: steps.Here) -> Any:
+def _here(step: steps.Here) -> object:
     if isinstance(step, steps.Sleep):
-        return time.sleep(step.seconds)
+        time.sleep(step.seconds)
+        return None
     if isinstance(step, steps.Compute):
         return step.function()
     batch = next(step.source, None)
@@ -123,10 +114,10 @@ def _here(step: steps.Here) -> Any:
     return batch
 
 
-def _at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+def _at_once(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
     """Make the first call here and the others in threads, or here if no thread is free by then."""
 
-    def outcome(call: Callable[[], Any]) -> Any:
+    def outcome(call: Callable[[], T]) -> T | Exception:
         try:
             return call()
         except Exception as error:
@@ -166,7 +157,7 @@ class _Pool:
 _pool: Final = _Pool()
 
 
-def _act(client: Any, act: cluster.Act) -> Any:
+def _act(client: Any, act: cluster.Act) -> object:
     """Perform an act on a cluster."""
     if isinstance(act, cluster.Send):
         connect = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
@@ -178,11 +169,12 @@ def _act(client: Any, act: cluster.Act) -> Any:
     if isinstance(act, steps.Sleep):
         return _here(act)
     if isinstance(act, cluster.RefreshSlot | cluster.RefreshMap):
-        return _refresh(client, act)
+        _refresh(client, act)
+        return None
     return cluster.look_up(client, act)
 
 
-def _refresh(client: Any, act: cluster.RefreshSlot | cluster.RefreshMap) -> None:
+def _refresh(client: cluster.Client, act: cluster.RefreshSlot | cluster.RefreshMap) -> None:
     if isinstance(act, cluster.RefreshMap):
         client.nodes_manager.initialize()
     elif probe := cluster.probe(client, act):

@@ -20,12 +20,12 @@ class Codec:
         self._encoder: encoding.Encoder = foreign or encoding
         self._foreign = foreign
         self.is_plain = encode is None and foreign is None
-        self.encode_all: Callable[[Sequence[Any]], Encoded] = partial(
+        self.encode_all: Callable[[Sequence[object]], Encoded] = partial(
             encoding.in_rows, self.encode, at_once=None if encode else self._encoder.encode_all
         )
         """Encode the items of a batch; ASCII strings may stay as they are.  Raises `RowError`."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Codec, (self._custom, self._foreign)
 
     def encode(self, item: Any) -> bytes:
@@ -46,11 +46,11 @@ class Codec:
             raise TypeError(f"encode must return bytes, not {type(encoded).__name__} for {shown(item)}")
         return self._foreign.encode(encoded) if self._foreign else encoded
 
-    def encode_each(self, items: Sequence[Any]) -> Encoded:
+    def encode_each(self, items: Sequence[object]) -> Encoded:
         """Encode the items of a small batch, as `encode_for_batch` does each."""
         return encoding.in_rows(self.encode_for_batch, items)
 
-    def encode_for_batch(self, item: Any) -> str | bytes:
+    def encode_for_batch(self, item: object) -> str | bytes:
         """Encode one item, so that equal items are equal: as str if they are ASCII, else as bytes."""
         if not self.is_plain:
             return self.encode(item)

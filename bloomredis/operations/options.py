@@ -1,7 +1,7 @@
 """Parameters of the public classes: their types, their defaults, their checks.
 
-The typed dictionaries are the signatures of the constructors, for type checkers; `drivers.binding` shows the
-same at run time.
+The typed dictionaries are for what hands parameters on, as `from_url` and `open`; the constructors in
+`drivers.constructors` have the same parameters, with their defaults.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ class CommonParameters(TypedDict, Generic[I], total=False):
     min_replicas: int
     replica_timeout: Seconds
     observe: Hook | None
+
+
+Common = CommonParameters[Any]
+"""Those of operations, which take items of any kind: the public classes say of which."""
 
 
 class PlainOptions(CommonParameters[I], total=False):

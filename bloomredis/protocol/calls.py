@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
-from bloomredis.protocol.forms import checked
+from bloomredis.protocol.forms import Form, entries, integer, read
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.replies import Unconfirmed, raise_explained
 from bloomredis.protocol.scripts import Script, load
-from bloomredis.protocol.steps import Call, Command, Op
+from bloomredis.protocol.steps import Call, Command, Op, Outcome, Part, Reply
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,12 @@ _FIRST_KEY: Final = 3
 """Index of the first key in the command of a script."""
 
 
-def tail_of(keys: Sequence[bytes], arguments: Sequence[bytes | int | str]) -> Command:
+def tail_of(keys: Sequence[bytes], arguments: Sequence[Part]) -> Command:
     """Return what stands behind a script's name in its command."""
     return (b"%d" % len(keys), *keys, *map(as_sent, arguments))
 
 
-class ScriptCall(Call):
+class ScriptCall(Call, Generic[R]):
     """A call of a script by its SHA, and of its text for a server that lacks it.
 
     :param wait: replicas must confirm the write.
@@ -47,7 +49,7 @@ class ScriptCall(Call):
 
     def __init__(
         self,
-        script: Script,
+        script: Script[R],
         tail: Command,
         wait: Wait | None = None,
         *,
@@ -67,15 +69,16 @@ class ScriptCall(Call):
 
 
 def call(
-    script: Script,
+    script: Script[R],
     keys: Sequence[bytes],
-    arguments: Sequence[bytes | int | str],
+    arguments: Sequence[Part],
     wait: Wait | None = None,
     *,
     again: bool = True,
-) -> Op[Any]:
+) -> Op[R]:
     """Run a script; raise what `answered` raises."""
     made = ScriptCall(script, tail_of(keys, arguments), wait, again=again)
+    outcome: Reply
     try:
         outcome = yield made
     except Exception as error:
@@ -83,8 +86,8 @@ def call(
     return (yield from answered(made, outcome))
 
 
-def answered(call: ScriptCall, outcome: Any) -> Op[Any]:
-    """Return the reply to a call; a server that lacks the script gets it with the same call.
+def answered(call: ScriptCall[R], outcome: Outcome) -> Op[R]:
+    """Return what the reply to a call says; a server that lacks the script gets it with the same call.
 
     That takes one more round trip: a SCRIPT FLUSH at any moment neither loses the call nor executes it twice.
 
@@ -103,21 +106,28 @@ def answered(call: ScriptCall, outcome: Any) -> Op[Any]:
             reply = _reply(call, (yield call.by_text()))
     except Exception as error:
         raise_explained(error)
-    return checked(call.script.verb, reply)
+    return read(call.script.verb, call.script.form, reply)
 
 
-def send(commands: Command | list[Command]) -> Op[Any]:
-    """Send commands that may be sent again; raise the first error that stands among the replies."""
+def send(command: Command, form: Form[R]) -> Op[R]:
+    """Send a command that may be sent again; return what its reply says."""
     try:
-        reply = yield Call(commands, is_single=False) if isinstance(commands, list) else Call([commands])
+        reply: Reply = yield Call([command])
     except Exception as error:
         raise_explained(error)
-    if not isinstance(commands, list):
-        return checked(commands[0], reply)
-    for each in reply:
+    return read(command[0], form, reply)
+
+
+def send_all(commands: list[Command], form: Form[R]) -> Op[list[R]]:
+    """Send commands that may be sent again; raise the first error that stands among the replies."""
+    try:
+        replies: list[Reply] = yield Call(commands, is_single=False)
+    except Exception as error:
+        raise_explained(error)
+    for each in replies:
         if isinstance(each, Exception):
             raise_explained(each)
-    return [checked(command[0], each) for command, each in zip(commands, reply, strict=True)]
+    return [read(command[0], form, each) for command, each in zip(commands, replies, strict=True)]
 
 
 def confirmed(command: Command, wait: Wait | None) -> list[Command]:
@@ -131,27 +141,28 @@ def confirmed(command: Command, wait: Wait | None) -> list[Command]:
     return [command, touch, ("WAIT", wait.replicas, wait.milliseconds)]
 
 
-def _reply(call: ScriptCall, outcome: Any) -> Any:
+def _reply(call: ScriptCall[R], outcome: Outcome) -> Reply:
     """Return the reply in the outcome of a sending; raise its error, or `Unconfirmed`."""
     if isinstance(outcome, BaseException):
         raise outcome
     wait = call.wait
     if wait is None:
         return outcome
-    reply, touched, replicas = outcome
+    reply, touched, replicas = read("WAIT", entries, outcome)
     if isinstance(reply, Exception):
         raise reply
     for result in (touched, replicas):
         if isinstance(result, Exception):  # which does not undo the write
             raise Unconfirmed(f"no replica confirmed the write: {result}")
-    if checked("WAIT", replicas) < wait.replicas:
+    count = read("WAIT", integer, replicas)
+    if count < wait.replicas:
         raise Unconfirmed(
-            f"only {replicas} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms"
+            f"only {count} of {wait.replicas} replicas confirmed the write within {wait.milliseconds} ms"
         )
     return reply
 
 
-def as_sent(value: str | bytes | int) -> bytes:
+def as_sent(value: Part) -> bytes:
     """Return a part of a command as bytes."""
     return b"%d" % value if isinstance(value, int) else as_bytes(value)
 
@@ -171,7 +182,7 @@ class Frame:
         self.before = beginning(command[:first], more=len(command) - first)
         self.between = parts(command[first + keys : len(command) - arguments])
 
-    def wire(self, keys: Sequence[bytes], arguments: Sequence[bytes | int | str]) -> bytes:
+    def wire(self, keys: Sequence[bytes], arguments: Sequence[Part]) -> bytes:
         """Return a command as it is sent."""
         sent = [b"$%d\r\n%b\r\n" % (len(key), key) for key in keys]
         given = [b"$%d\r\n%b\r\n" % (len(each), each) for each in map(as_sent, arguments)]

@@ -12,15 +12,15 @@ Operations here yield acts, which the drivers perform.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
 from bloomredis.protocol.clock import pauses
 from bloomredis.protocol.replies import is_no_reply, word_of
-from bloomredis.protocol.steps import Call, Command, Sleep, joined, parted
+from bloomredis.protocol.steps import Call, Command, Part, Reply, Sleep, joined, parted
 
 PATIENCE: Final = 30.0
 """Seconds for which a call is sent again while its slot migrates.
@@ -89,23 +89,59 @@ class Attempts:
 
 T = TypeVar("T")
 
-_without_read_only: Final[WeakSet[Any]] = WeakSet()
+_without_read_only: Final[WeakSet[object]] = WeakSet()
 """Clients whose servers lack EVALSHA_RO or forbid it."""
 
 _FIRST_KEY: Final = {"EVAL": 3, "EVALSHA": 3}
 """Index of the first key in a command, where it is not 1."""
 
 
+class Node(Protocol):
+    """A node of a cluster, as its clients name it."""
+
+    @property
+    def name(self) -> str:
+        """Its address."""
+
+
+class NodesManager(Protocol):
+    """The part of a cluster client that has its slot map."""
+
+    def initialize(self) -> Any:
+        """Read the slot map; of an asyncio client a coroutine does."""
+
+    def get_node_from_slot(self, slot: int, *, read_from_replicas: bool, **options: object) -> Node:
+        """Return the node to read a slot from."""
+
+
+class Client(Protocol):
+    """A cluster client, sync or asyncio: how it looks up nodes."""
+
+    nodes_manager: NodesManager
+
+    def execute_command(self, *command: Part) -> Any:
+        """Send a command to the node that owns its key."""
+
+    def get_node_from_key(self, key: Part) -> Node | None:
+        """Return the node that owns a key."""
+
+    def get_node(self, *, host: str, port: int) -> Node | None:
+        """Return the node at an address."""
+
+    def keyslot(self, key: Part) -> int:
+        """Return the slot of a key."""
+
+
 class Owner(NamedTuple):
     """Look up the node that owns a key in the client's slot map."""
 
-    key: Any
+    key: Part
 
 
 class Reader(NamedTuple):
     """Look up the node that the client would read a key from; None if it reads from primaries."""
 
-    key: Any
+    key: Part
 
 
 class Address(NamedTuple):
@@ -118,7 +154,7 @@ class Address(NamedTuple):
 class Send(NamedTuple):
     """Send commands to a node over one connection in one round trip; errors may come as values."""
 
-    node: Any
+    node: Node
     commands: list[Command]
 
 
@@ -131,8 +167,8 @@ class SendAll(NamedTuple):
 class RefreshSlot(NamedTuple):
     """Refresh the owner of a key's slot unless the map already names another node."""
 
-    key: Any
-    node: Any
+    key: Part
+    node: Node | None
 
 
 class RefreshMap(NamedTuple):
@@ -151,7 +187,7 @@ def is_cluster(kind: type) -> bool:
     return hasattr(kind, "get_node_from_key")
 
 
-def look_up(client: Any, act: Owner | Reader | Address) -> Any:
+def look_up(client: Client, act: Owner | Reader | Address) -> Node | None:
     """Return a node from the client's slot map."""
     if isinstance(act, Owner):
         return client.get_node_from_key(act.key)
@@ -160,12 +196,12 @@ def look_up(client: Any, act: Owner | Reader | Address) -> Any:
     strategy = getattr(client, "load_balancing_strategy", None)
     if not strategy and not getattr(client, "read_from_replicas", False):
         return None
-    options = {"load_balancing_strategy": strategy} if strategy else {}
+    options: Mapping[str, object] = {"load_balancing_strategy": strategy} if strategy else {}
     slot = client.keyslot(act.key)
     return client.nodes_manager.get_node_from_slot(slot, read_from_replicas=True, **options)
 
 
-def probe(client: Any, act: RefreshSlot) -> Command | None:
+def probe(client: Client, act: RefreshSlot) -> Command | None:
     """Return a command that makes the client refresh a key's slot; None if it did so meanwhile.
 
     It is sent through the client, which follows redirections and re-reads its map as it sees fit.  It
@@ -177,19 +213,20 @@ def probe(client: Any, act: RefreshSlot) -> Command | None:
     return ("SETRANGE", act.key, 0, b"")
 
 
-def run(client: Any, calls: Sequence[Call]) -> Acts[list[Any]]:
+def run(client: object, calls: Sequence[Call]) -> Acts[list[Reply]]:
     """Make independent calls: one pipeline a node, all nodes at once; return each answer or error.
 
     Calls that were not executed, or may be repeated, are then made one by one.
     """
     groups, single = yield from _by_node(client, calls)
     sends = [Send(node, joined(calls[i] for i in group)) for node, group in groups]
-    outcomes = (yield SendAll(sends)) if sends else []
-    answers: list[Any] = [None] * len(calls)
+    outcomes: list[list[Reply] | Exception] = (yield SendAll(sends)) if sends else []
+    each: list[Reply]
+    answers: list[Reply] = [None] * len(calls)
     for (_, group), replies in zip(groups, outcomes, strict=True):
         own = [calls[i] for i in group]
         if isinstance(replies, Exception):
-            each: list[Any] = [_met(replies)] * len(own)
+            each = [_met(replies)] * len(own)
         else:
             each = parted(own, map(_met, replies))
         for i, answer in zip(group, each, strict=True):
@@ -205,7 +242,7 @@ def run(client: Any, calls: Sequence[Call]) -> Acts[list[Any]]:
     return answers
 
 
-def make(client: Any, call: Call) -> Acts[Any]:
+def make(client: object, call: Call) -> Acts[Reply]:
     """Make one call."""
     if call.text:
         return (yield from _read(client, call))
@@ -213,7 +250,7 @@ def make(client: Any, call: Call) -> Acts[Any]:
         return (yield from _deliver(call.commands, again=call.again))[0]
     if call.commands[-1][0] == "WAIT":
         return (yield from _deliver(call.commands, again=call.again))
-    replies: list[Any] = []
+    replies: list[Reply] = []
     for command in call.commands:
         try:
             replies += yield from _deliver([command], again=call.again)
@@ -222,9 +259,9 @@ def make(client: Any, call: Call) -> Acts[Any]:
     return replies
 
 
-def _by_node(client: Any, calls: Sequence[Call]) -> Acts[tuple[list[tuple[Any, list[int]]], list[int]]]:
+def _by_node(client: object, calls: Sequence[Call]) -> Acts[tuple[list[tuple[Node, list[int]]], list[int]]]:
     """Return the nodes with the indices of their calls, and the indices of calls without a single node."""
-    groups: dict[str, tuple[Any, list[int]]] = {}
+    groups: dict[str, tuple[Node, list[int]]] = {}
     single: list[int] = []
     for i, call in enumerate(calls):
         node = yield from _node_of(client, call)
@@ -235,7 +272,7 @@ def _by_node(client: Any, calls: Sequence[Call]) -> Acts[tuple[list[tuple[Any, l
     return list(groups.values()), single
 
 
-def _node_of(client: Any, call: Call) -> Acts[Any]:
+def _node_of(client: object, call: Call) -> Acts[Node | None]:
     """Return the node that owns a call's key; None for one that must be made by itself."""
     if len(call.commands) > 1 and call.commands[-1][0] != "WAIT":
         return None  # each command may have its own node
@@ -244,19 +281,20 @@ def _node_of(client: Any, call: Call) -> Acts[Any]:
         by_replica = call.text and client not in _without_read_only
         if by_replica and (yield Reader(key)) is not None:
             return None
-        return (yield Owner(key))
+        owner: Node | None = yield Owner(key)
     except Exception:
         return None
+    return owner
 
 
-def _read(client: Any, call: Call) -> Acts[Any]:
+def _read(client: object, call: Call) -> Acts[Reply]:
     """Run a read-only script on the node that the client reads from.
 
     A replica may lag behind and does not know which keys have migrated: its answers are used, but after a
     refusal the primary is asked.
     """
     (_, sha, *tail), text = call.commands[0], call.text
-    node = None
+    node: Node | None = None
     try:
         node = None if client in _without_read_only else (yield Reader(tail[1]))
         if node is not None:
@@ -275,11 +313,11 @@ def _read(client: Any, call: Call) -> Acts[Any]:
     return (yield from _deliver(call.commands, again=True))[0]
 
 
-def _deliver(commands: list[Command], *, again: bool) -> Acts[list[Any]]:
+def _deliver(commands: list[Command], *, again: bool) -> Acts[list[Reply]]:
     """Send commands to the owner of their key until it executes the first or definitely refuses it."""
     key, attempts = _key(commands[0]), Attempts(again=again)
     while True:
-        node: Any = None
+        node: Node | None = None
         try:
             node = yield Owner(key)
             return (yield from _follow(node, commands))
@@ -290,11 +328,11 @@ def _deliver(commands: list[Command], *, again: bool) -> Acts[list[Any]]:
             yield Sleep(pause)
 
 
-def _key(command: Command) -> Any:
+def _key(command: Command) -> Part:
     return command[_FIRST_KEY.get(str(command[0]), 1)]
 
 
-def _follow(node: Any, commands: list[Command]) -> Acts[list[Any]]:
+def _follow(node: Node, commands: list[Command]) -> Acts[list[Reply]]:
     """Send commands to a node, or to the one that its ASK names."""
     try:
         return (yield from _exchanged(node, commands))
@@ -302,34 +340,35 @@ def _follow(node: Any, commands: list[Command]) -> Acts[list[Any]]:
         if word_of(error) != "ASK":
             raise
         ask: Any = error
-    node = yield Address(ask.host, ask.port)
-    if node is None:
+    other: Node | None = yield Address(ask.host, ask.port)
+    if other is None:
         raise ask
     asking: Command = ("ASKING",)
     # Replies alternate; that of ASKING is always OK, so the first command's reply is decisive.
-    replies = yield from _exchanged(node, [each for command in commands for each in (asking, command)], 1)
+    replies = yield from _exchanged(other, [each for command in commands for each in (asking, command)], 1)
     return replies[1::2]
 
 
-def _exchanged(node: Any, commands: list[Command], decisive: int = 0) -> Acts[list[Any]]:
+def _exchanged(node: Node, commands: list[Command], decisive: int = 0) -> Acts[list[Reply]]:
     """Send commands and return their replies; raise the one at `decisive` if it is an error."""
     try:
-        replies: list[Any] = yield Send(node, commands)
-        if isinstance(replies[decisive], Exception):
-            raise replies[decisive]
+        replies: list[Reply] = yield Send(node, commands)
+        first = replies[decisive]
+        if isinstance(first, Exception):
+            raise first
     except AttributeError as error:
         raise _met(error) from error
     return replies
 
 
-def _met(reply: Any) -> Any:
+def _met(reply: T) -> T | ConnectionError:
     """Return a reply or an error; redis-py 8.1 has another one where a task closed a connection in use."""
     if not isinstance(reply, AttributeError):
         return reply
     return ConnectionError(f"the connection was closed while it was in use: {reply}")
 
 
-def _refresh(key: Any, node: Any) -> Acts[bool]:
+def _refresh(key: Part, node: Node | None) -> Acts[bool]:
     """Refresh the owner of a key's slot; return True if it can be reached."""
     try:
         yield RefreshSlot(key, node)

@@ -1,66 +1,117 @@
-"""The form of each script's and command's reply; one of another form is no answer.
+"""The form of each script's and command's reply: functions that read one, and raise `ValueError` for another.
 
-Replies of add, contains and remove are checked where the number of their items is known (`replies.checked`).
+Replies of add, contains and remove are read where the number of their items is known (`replies.checked`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from itertools import chain
+from typing import TypeVar
 
 from bloomredis.errors import ConnectionFailedError
 from bloomredis.protocol.replies import unhex
+from bloomredis.protocol.steps import Part, Reply
+
+R = TypeVar("R")
+
+Text = bytes | str
+"""A text, which the client may have decoded."""
+Form = Callable[[Reply], R]
 
 
-def _is_hex(reply: Any) -> bool:
+def read(name: Part, form: Form[R], reply: Reply) -> R:
+    """Return what a reply says; `ConnectionFailedError` for one that this script or command never gives."""
     try:
-        unhex(reply)
-    except (AttributeError, ValueError):
-        return False
-    return True
+        return form(reply)
+    except ValueError:
+        raise ConnectionFailedError(f"{reply!r:.80} is no reply of {name!r}") from None
 
 
-_KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "i": lambda reply: isinstance(reply, int),
-    "t": lambda reply: isinstance(reply, bytes | str),
-    "?": lambda reply: reply is None or isinstance(reply, bytes | str),
-    "d": lambda reply: isinstance(reply, bytes | str) and reply.isdigit(),
-    "h": _is_hex,
-    "l": lambda reply: isinstance(reply, list | dict),  # a dict by RESP3
-}
-"""An integer, a text, a text or nil, decimal digits, hexadecimal digits, a list."""
-
-_FORMS: Final[Mapping[Any, str]] = {
-    **dict.fromkeys(("add_count", "allocate", "delete", "expire", "rename_new", "touch"), "i"),
-    **dict.fromkeys(("extend", "release", "settle_record", "sweep_layers"), "i"),
-    **dict.fromkeys(("module_delete", "module_expire", "module_load", "module_mark"), "i"),
-    **dict.fromkeys(("abandon_rebuild", "end_rebuild", "or_from", "write"), "i"),
-    **dict.fromkeys(("BITCOUNT", "EXISTS", "PEXPIRE", "PTTL", "STRLEN", "UNLINK", "WAIT"), "i"),
-    **dict.fromkeys(("or_segment", "read", "GETRANGE"), "t"),
-    **dict.fromkeys(("clear", "describe", "reserve"), "hii"),
-    **dict.fromkeys(("add_layer", "adopt", "describe_layers", "record_shard", "reserve_record"), "hi"),
-    **dict.fromkeys(("module_clear", "module_reserve"), "hiltt"),
-    "begin_rebuild": "hh",
-    "configure": "t*",
-    "time": "d",
-    "GET": "?",
-    "BF.MEXISTS": "i*",
-}
-"""By the name of a script or command: a kind, or those of a list's entries; `*` is any number of them."""
+def anything(reply: Reply) -> Reply:
+    """Return a reply whose form is looked at by the caller, or not at all."""
+    return reply
 
 
-def checked(name: str | bytes | int, reply: Any) -> Any:
-    """Return a reply; `ConnectionFailedError` for one that this script or command never gives."""
-    form = _FORMS.get(name)
-    if form is None or _fits(form, reply):
-        return reply
-    raise ConnectionFailedError(f"{reply!r:.80} is no reply of {name!r}")
+def integer(reply: Reply) -> int:
+    """Return an integer."""
+    if not isinstance(reply, int):
+        raise ValueError  # noqa: TRY004 - it is the server's
+    return reply
 
 
-def _fits(form: str, reply: Any) -> bool:
-    if len(form) == 1:
-        return _KINDS[form](reply)
+def text(reply: Reply) -> Text:
+    """Return a text."""
+    if not isinstance(reply, bytes | str):
+        raise ValueError  # noqa: TRY004
+    return reply
+
+
+def data(reply: Reply) -> bytes:
+    """Return bytes that are no text."""
+    if not isinstance(reply, bytes):
+        raise ValueError  # noqa: TRY004
+    return reply
+
+
+def text_or_nil(reply: Reply) -> Text | None:
+    """Return a text, or None."""
+    return None if reply is None else text(reply)
+
+
+def digits(reply: Reply) -> int:
+    """Return the number in a text of decimal digits."""
+    if not text(reply).isdigit():
+        raise ValueError
+    return int(text(reply))
+
+
+def hexadecimal(reply: Reply) -> bytes:
+    """Return the bytes in a text of hexadecimal digits."""
+    return unhex(text(reply))
+
+
+def entries(reply: Reply) -> list[Reply]:
+    """Return a list."""
     if not isinstance(reply, list):
-        return False
-    kinds = form[0] * len(reply) if form[-1] == "*" else form
-    return len(reply) == len(kinds) and all(map(_fits, kinds, reply))
+        raise ValueError  # noqa: TRY004
+    return reply
+
+
+def integers(reply: Reply) -> list[int]:
+    """Return a list of integers."""
+    return list(map(integer, entries(reply)))
+
+
+def texts(reply: Reply) -> list[Text]:
+    """Return a list of texts."""
+    return list(map(text, entries(reply)))
+
+
+def state(reply: Reply) -> tuple[bytes, int, int]:
+    """Return a filter's header, the length of its string, and its time to live in ms."""
+    head, size, ttl = entries(reply)
+    return hexadecimal(head), integer(size), integer(ttl)
+
+
+def record(reply: Reply) -> tuple[bytes, int]:
+    """Return a record and its time to live in ms, or what else there is to say of it."""
+    stored, number = entries(reply)
+    return hexadecimal(stored), integer(number)
+
+
+def both_headers(reply: Reply) -> tuple[bytes, bytes]:
+    """Return the headers of a filter that is being rebuilt and of its successor."""
+    one, successor = entries(reply)
+    return hexadecimal(one), hexadecimal(successor)
+
+
+ModuleReply = tuple[bytes, int, list[Reply], Text, Text]
+"""The generation of a new filter, then PTTL, `BF.INFO`, `BF.SCANDUMP`, and the signs of a generation."""
+
+
+def module_state(reply: Reply) -> ModuleReply:
+    """Return what the scripts for the module say of a filter."""
+    created, ttl, info, dump, answers = entries(reply)
+    facts = list(chain.from_iterable(info.items())) if isinstance(info, dict) else entries(info)  # RESP3
+    return hexadecimal(created), integer(ttl), facts, text(dump), text(answers)

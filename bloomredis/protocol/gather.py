@@ -21,7 +21,7 @@ def at(server: int | None, operation: Op[T]) -> Op[T]:
     if server is None:
         return operation
 
-    def sent(step: Step) -> Op[Any]:
+    def sent(step: Step) -> Op[object]:
         if isinstance(step, Many):
             return (yield Many([call if call.server else call.to(server) for call in step.calls]))
         return (yield step.to(server) if isinstance(step, Call) and not step.server else step)
@@ -29,7 +29,7 @@ def at(server: int | None, operation: Op[T]) -> Op[T]:
     return through(operation, sent)
 
 
-def through(operation: Op[T], execute: Callable[[Step], Op[Any]]) -> Op[T]:
+def through(operation: Op[T], execute: Callable[[Step], Op[object]]) -> Op[T]:
     """Run an operation, each of whose steps is executed by another one."""
     try:
         step = next(operation)
@@ -55,7 +55,7 @@ def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | 
     :param most: limit of operations in progress at a time, None for no limit.
     """
     waiting = enumerate(operations)
-    results: list[Any] = []
+    results: dict[int, T | Exception] = {}
     running: dict[int, tuple[Op[T], Step]] = {}
 
     def resume(i: int, operation: Op[T], advance: Callable[[], Step]) -> None:
@@ -70,10 +70,9 @@ def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | 
     try:
         while True:
             for i, operation in islice(waiting, None if most is None else most - len(running)):
-                results.append(None)
                 resume(i, operation, partial(next, operation))
             if not running:
-                return results
+                return [results[i] for i in range(len(results))]
             current = list(running.items())
             replies = yield from _exchanged([step for _, (_, step) in current])
             for (i, (operation, _)), reply in zip(current, replies, strict=True):
@@ -84,13 +83,13 @@ def gather(operations: Iterable[Op[T]], most: int | None = None) -> Op[list[T | 
             operation.close()
 
 
-def _exchanged(steps: Sequence[Step]) -> Op[list[Any]]:
+def _exchanged(steps: Sequence[Step]) -> Op[list[object]]:
     """Execute steps in one round trip; return the answer to each, or its error."""
     if len(steps) == 1:
         return [(yield from _caught(steps[0]))]
     calls = [call for step in steps for call in _calls(step)]
     rest = iter((yield from make_all(calls)) if calls else ())
-    replies: list[Any] = []
+    replies: list[object] = []
     for step in steps:
         if isinstance(step, Here):
             replies.append((yield from _caught(step)))
@@ -105,7 +104,7 @@ def _calls(step: Step) -> Sequence[Call]:
     return [step] if isinstance(step, Call) else ()
 
 
-def _caught(step: Step) -> Op[Any]:
+def _caught(step: Step) -> Op[object]:
     """Execute a step; return its reply or its error."""
     try:
         return (yield step)

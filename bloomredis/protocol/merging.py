@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Self
 
-from bloomredis.protocol.steps import Call, Many, Op
+from bloomredis.protocol.steps import Call, Many, Op, Reply
 
 
 class Mergeable(Call):
@@ -34,16 +34,16 @@ class Mergeable(Call):
         """Return one call that does what several of one group do, this one first."""
 
     @abstractmethod
-    def split(self, reply: Any, calls: Sequence[Self]) -> Iterator[Any]:
+    def split(self, reply: Reply, calls: Sequence[Self]) -> Iterator[Reply]:
         """Yield the reply to each of the calls, or its error, given the reply to this one."""
 
 
-def make_all(calls: Sequence[Call]) -> Op[list[Any]]:
+def make_all(calls: Sequence[Call]) -> Op[list[Reply]]:
     """Make independent calls in one round trip, those of a group merged; return each reply or error."""
     runs = _runs(calls)
     if len(runs) == len(calls):
         return list((yield Many(calls)))
-    outcomes: list[Any] = [None] * len(calls)
+    outcomes: list[Reply] = [None] * len(calls)
     parts = [[calls[i] for i in run] for run in runs]
     made = [_joined(part) for part in parts]
     for run, part, call, reply in zip(runs, parts, made, (yield Many(made)), strict=True):
@@ -53,7 +53,7 @@ def make_all(calls: Sequence[Call]) -> Op[list[Any]]:
 
 
 def _joined(calls: Sequence[Any]) -> Any:
-    """Return the call to make for those of one run."""
+    """Return the call to make for those of one run, which are of one class if they are several."""
     return calls[0].joined(calls) if len(calls) > 1 else calls[0]
 
 

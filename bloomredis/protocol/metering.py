@@ -6,10 +6,13 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from bloomredis.protocol import cluster, steps
 from bloomredis.protocol.replies import is_no_reply
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Meter:
@@ -27,7 +30,7 @@ class Meter:
     def __init__(self) -> None:
         self.started = perf_counter()
 
-    def count_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def count_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function, and count what it does in this thread, but for other calls that are observed."""
         before = of_thread.meter
         try:
@@ -36,7 +39,7 @@ class Meter:
         finally:
             of_thread.meter = before
 
-    async def count_task(self, function: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
+    async def count_task(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function and wait for it, and count what it does in this task, likewise."""
         token = of_task.set(self)
         try:
@@ -44,10 +47,10 @@ class Meter:
         finally:
             forget(token)
 
-    def counting(self, execute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def counting(self, execute: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
         """Return what executes a step with a client, or an act on a cluster, and counts it."""
 
-        def counted(client: Any, step: Any) -> Any:
+        def counted(client: object, step: object) -> object:
             self.send(client, step)
             try:
                 answer = execute(client, step)
@@ -60,11 +63,11 @@ class Meter:
         return counted
 
     def counting_task(
-        self, execute: Callable[[Any, Any], Awaitable[Any]]
-    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        self, execute: Callable[[Any, Any], Awaitable[object]]
+    ) -> Callable[[Any, Any], Awaitable[object]]:
         """Return the same for asyncio."""
 
-        async def counted(client: Any, step: Any) -> Any:
+        async def counted(client: object, step: object) -> object:
             self.send(client, step)
             try:
                 answer = await execute(client, step)
@@ -76,9 +79,10 @@ class Meter:
 
         return counted
 
-    def send(self, client: Any, step: Any) -> None:
+    def send(self, client: object, step: object) -> None:
         """Count a step, or an act on a cluster, that is executed next."""
-        if cluster.is_cluster(client.__class__):
+        kind: type = client.__class__
+        if cluster.is_cluster(kind):
             is_sent = isinstance(step, cluster.Send | cluster.SendAll)
         else:
             is_sent = not isinstance(step, steps.Here)
@@ -87,7 +91,7 @@ class Meter:
             self.resends += self._failed
             self._failed = False
 
-    def hear(self, answer: Any) -> None:
+    def hear(self, answer: object) -> None:
         """Note the answer to it, or the error in its place: one of several calls may have had no reply."""
         each = answer if isinstance(answer, list) else [answer]
         self._failed = any(isinstance(one, Exception) and is_no_reply(one) for one in each)

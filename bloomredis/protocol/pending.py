@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, zip_longest
-from typing import Any, Final
+from typing import Final
 
 from bloomredis.protocol import clock
 from bloomredis.protocol.forks import renewed_after_fork
@@ -48,10 +48,10 @@ class PendingCalls:
         self._lock = threading.Lock()
         renewed_after_fork(self)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"every_call_counts": self.every_call_counts}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self.renew()
 
@@ -197,7 +197,8 @@ class PendingCalls:
         while self._given and self._given[next(iter(self._given))] <= now:
             del self._given[next(iter(self._given))]
         if len(self.items) + len(self.owners) >= MOST_PENDING:
-            larger: dict[bytes, Any] = max(self.items, self.owners, key=len)
+            larger: dict[bytes, list[Pending]] | dict[bytes, set[bytes]]
+            larger = self.items if len(self.items) >= len(self.owners) else self.owners
             oldest = list(islice(larger, MOST_PENDING // 100))
             for key in oldest:
                 del larger[key]

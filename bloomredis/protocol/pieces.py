@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bloomredis.protocol import scripts
+from bloomredis.protocol import forms, scripts
 
 PIECE_BYTES: Final = 128 << 10
 """Bytes that one script reads or writes: some 0.1 ms."""
@@ -12,4 +12,4 @@ PIECE_BYTES: Final = 128 << 10
 AT_ONCE: Final = 8
 """Pieces that are sent in one round trip."""
 
-READ: Final = scripts.load("read")
+READ: Final = scripts.load("read", forms.data)

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import time_ns
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from zlib import crc32
 
 from bloomredis.arguments import shown
@@ -139,10 +139,10 @@ class Lanes:
         self.free: list[Lane] = []
         renewed_after_fork(self)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"_prefix": self._prefix, "_mark": self._mark}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self.renew()
 

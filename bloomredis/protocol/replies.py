@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn, TypeGuard
 
 from bloomredis.errors import (
     BloomError,
@@ -12,8 +12,9 @@ from bloomredis.errors import (
     OutcomeUnknownError,
     ServerRefusedError,
 )
+from bloomredis.protocol.steps import Reply
 
-Reply = bytes | str | int
+Flags = bytes | str | int
 """The reply of add and contains: a number for one item, a string of '0' and '1' for more."""
 
 
@@ -176,14 +177,14 @@ def raise_explained(error: Exception) -> NoReturn:
     raise meaning from error
 
 
-def flags_of(reply: Reply) -> list[bool]:
+def flags_of(reply: Flags) -> list[bool]:
     """Return a reply of add or contains as booleans, one an item: a digit, or a byte of that value."""
     if isinstance(reply, int):
         return [reply == 1]
     return list(map(_FLAGS.__getitem__, reply.encode() if isinstance(reply, str) else reply))
 
 
-def new_in(reply: Reply) -> int:
+def new_in(reply: Flags) -> int:
     """Return how many items of an add were new."""
     if isinstance(reply, int):
         return int(reply == 1)
@@ -191,7 +192,7 @@ def new_in(reply: Reply) -> int:
     return digits.count(b"1") + digits.count(1)
 
 
-def is_answer(reply: Any, most: int, least: int = 1) -> bool:
+def is_answer(reply: object, most: int, least: int = 1) -> TypeGuard[Flags]:
     """Return whether a reply is one of add or contains, with so many answers."""
     if isinstance(reply, str):
         reply = reply.encode()
@@ -200,14 +201,14 @@ def is_answer(reply: Any, most: int, least: int = 1) -> bool:
     return reply in (0, 1) and least == 1
 
 
-def checked(reply: Reply, most: int, least: int = 1) -> Reply:
+def checked(reply: Reply, most: int, least: int = 1) -> Flags:
     """Return a reply; `ConnectionFailedError` for what is said in the place of so many answers."""
     if not is_answer(reply, most, least):
         raise ConnectionFailedError(f"{reply!r:.80} is no reply with the answers to {most} items")
     return reply
 
 
-def claims_of(reply: Any, count: int) -> tuple[str, list[int]]:
+def claims_of(reply: Reply, count: int) -> tuple[str, list[int]]:
     """Return the answer to each of so many claims, and how many ms others hold theirs; an error as above."""
     text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
     if isinstance(text, str) and _CLAIMS.fullmatch(text):

@@ -22,7 +22,13 @@ from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Generic, TypeVar, overload
+
+from bloomredis.protocol.forms import Form, anything
+from bloomredis.protocol.steps import Reply
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 _INCLUDE = re.compile(r"^-- include: (\w+)(?: or (\w+))?(?: or (\w+))?\n", re.MULTILINE)
 _PASTE = re.compile(r"^ *-- paste: (\w+)\n", re.MULTILINE)
@@ -34,12 +40,16 @@ The first call of each of a caller's pipelines sends it along, so its names are 
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """A verb as the server gets it: its text, and the SHA-1 that EVALSHA names it by."""
+class Script(Generic[R_co]):
+    """A verb as the server gets it: its text, and the SHA-1 that EVALSHA names it by.
+
+    :ivar form: reads its replies, which say an R_co.
+    """
 
     verb: str
     text: str
     sha: str
+    form: Form[R_co]
 
 
 def directory() -> Traversable:
@@ -53,10 +63,17 @@ def verbs() -> Iterable[str]:
     return _sources(readable=False)[0].keys()
 
 
+@overload
+def load(verb: str, *, layered: bool = False, module: bool = False) -> Script[Reply]: ...
+@overload
+def load(verb: str, form: Form[R], *, layered: bool = False, module: bool = False) -> Script[R]: ...
 @cache
-def load(verb: str, *, layered: bool = False, module: bool = False) -> Script:
+def load(
+    verb: str, form: Form[Any] = anything, *, layered: bool = False, module: bool = False
+) -> Script[Any]:
     """Return a script as the server gets it; `FileNotFoundError` if there is no such verb.
 
+    :param form: reads its replies; `anything` if the caller does.
     :param layered: for filters of several layers; what others do not need costs them some 2 us a call.
     :param module: for filters in a key of the server's module.
     """
@@ -64,7 +81,7 @@ def load(verb: str, *, layered: bool = False, module: bool = False) -> Script:
     if verb.endswith(IN_BLOCKS):
         text = with_short_names(text)
     verb = verb.removesuffix(IN_BLOCKS)
-    return Script(verb=verb, text=text, sha=sha1(text.encode(), usedforsecurity=False).hexdigest())
+    return Script(verb, text, sha1(text.encode(), usedforsecurity=False).hexdigest(), form)
 
 
 def assemble(verb: str, *, layered: bool = False, module: bool = False, readable: bool = True) -> str:

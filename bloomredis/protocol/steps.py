@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-Command = tuple[str | bytes | int, ...]
+Part = str | bytes | int
+Command = tuple[Part, ...]
 Wire = tuple[list[bytes], int]
 """Commands as they are sent, and the number of their replies."""
+
+Reply: TypeAlias = "bytes | str | int | float | list[Reply] | dict[Reply, Reply] | Exception | None"
+"""A server's reply, or the error in its place; a text is bytes unless the client has decoded it."""
+Outcome: TypeAlias = "Reply | BaseException"
+"""What came of a call: its reply or error, or an interruption of the caller."""
 
 
 @dataclass(slots=True)
@@ -50,17 +56,21 @@ class Many(NamedTuple):
         return Many([call.to(server) for call in self.calls])
 
 
+Batches = Iterator[list[Any]] | AsyncIterator[list[Any]]
+"""Batches of items, which come asynchronously with an asyncio driver alone."""
+
+
 class Next(NamedTuple):
     """The next batch of the caller's items, None after the last; given to `take`, which may take long."""
 
-    source: Any  # an iterator, or with an asyncio driver also an async iterator
+    source: Any  # `Batches`: an iterator, or with an asyncio driver also an async iterator
     take: Callable[[list[Any]], object] | None = None
 
 
 class Compute(NamedTuple):
     """A computation that takes long: asyncio leaves it to a thread."""
 
-    function: Callable[[], Any]
+    function: Callable[[], object]
 
 
 class Sleep(NamedTuple):
@@ -76,7 +86,11 @@ Step = Call | Many | Here
 """One of the classes above."""
 
 Op = Generator[Step, Any, T]
-"""An operation that yields steps and returns a T."""
+"""An operation that yields steps and returns a T.
+
+What it is sent depends on the step: for a call its `Reply`, for many a list of these, for the next batch that
+batch, for a computation its result.  No type says that of a generator, so the name that takes it has its own.
+"""
 
 
 def by_server(calls: Sequence[Call]) -> dict[tuple[int, ...], list[int]]:
@@ -92,7 +106,7 @@ def joined(calls: Iterable[Call]) -> list[Command]:
     return [command for call in calls for command in call.commands]
 
 
-def parted(calls: Iterable[Call], replies: Iterable[Any]) -> list[Any]:
+def parted(calls: Iterable[Call], replies: Iterable[Reply]) -> list[Reply]:
     """Return the answer to each call, given the replies to all their commands in order."""
     rest = iter(replies)
     return [next(rest) if call.is_single else list(islice(rest, len(call.commands))) for call in calls]

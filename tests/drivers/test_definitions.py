@@ -15,6 +15,11 @@ import pytest
 import bloomredis
 import bloomredis.asyncio
 from bloomredis.operations import options
+from bloomredis.operations.kinds.counting import CountingOperations
+from bloomredis.operations.kinds.plain import PlainOperations
+from bloomredis.operations.kinds.rotating import RotatingOperations
+from bloomredis.operations.kinds.scaling import ScalingOperations
+from bloomredis.operations.kinds.sharded import ShardedOperations
 from tests.support.values import for_each
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -113,6 +118,29 @@ def test_a_constructor_shows_its_parameters(half: Any, name: str) -> None:
     assert {each.name for each in others} == types.keys()
     assert {each.name for each in others if each.default is each.empty} == required
     assert {each.kind for each in others} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+OPERATIONS: dict[str, Any] = {
+    "BloomFilter": PlainOperations,
+    "CountingBloomFilter": CountingOperations,
+    "RotatingBloomFilter": RotatingOperations,
+    "ScalingBloomFilter": ScalingOperations,
+    "ShardedBloomFilter": ShardedOperations,
+}
+
+
+@for_each("name", KINDS)
+def test_a_constructor_has_the_defaults_of_the_operations(name: str) -> None:
+    """It passes all parameters on, and shows what they are if they are left out."""
+    behind = {**signature(OPERATIONS[name]), **signature(options.Options)}
+    shown = signature(getattr(bloomredis, name))
+    assert {each: shown[each].default for each in shown.keys() - {"client", "name"}} == {
+        each: behind[each].default for each in behind.keys() - {"name", "common"}
+    }
+
+
+def signature(function: Any) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(function).parameters)
 
 
 @for_each("half", HALVES)

@@ -22,7 +22,7 @@ SHAPE: Final[dict[str, Any]] = {"capacity": 10_000, "error_rate": 1e-9}
 
 def fork() -> int:
     """Fork as a program in C does."""
-    return int(ctypes.CDLL(None).fork())
+    return int(ctypes.PyDLL(None).fork())
 
 
 def outcome(call: Callable[[], Any]) -> Any:

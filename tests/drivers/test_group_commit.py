@@ -150,7 +150,8 @@ def test_a_call_of_a_loop_that_was_closed_ends_later() -> None:
     def waiting(over: asyncio.Future[bool]) -> Any:
         return asyncio.wait_for(over, None)
 
-    shared = tasks.Tasks("seen", None, nobody, lambda _, call: call)
+    made: Any = tasks.Tasks  # of coroutines, over no client
+    shared = made("seen", None, nobody, lambda _, call: call)
     old = asyncio.new_event_loop()
     left = old.run_until_complete(begun(old.create_future()))
     old.close()

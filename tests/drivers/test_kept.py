@@ -280,6 +280,27 @@ def test_instrumented_connections_are_left_alone(own: redis.Redis, monkeypatch: 
     assert seen == ["EVALSHA"]
 
 
+class Posing:
+    """A wrapper that passes for the method that it wraps, as those of instrumentation do."""
+
+    def __init__(self, method: Any) -> None:
+        self._method = method
+
+    def __getattribute__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "_method"), name)
+
+    def __get__(self, instance: object, kind: type) -> Any:
+        return self if instance is None else object.__getattribute__(self, "_method").__get__(instance, kind)
+
+
+def test_a_wrapper_that_poses_as_a_method_is_seen(own: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says that its class is the method's; calls go through it all the same."""
+    posing = Posing(redis.Redis.execute_command)
+    assert isinstance(posing, type(redis.Redis.execute_command))
+    monkeypatch.setattr(redis.Redis, "execute_command", posing)
+    assert not isinstance(BloomFilter(own, "seen", **SIZE)._link, DirectClient)
+
+
 def test_a_response_callback_is_called(own: redis.Redis) -> None:
     """The caller's own for EVALSHA, set at any time."""
     f, seen = make(own), []

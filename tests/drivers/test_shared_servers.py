@@ -43,7 +43,8 @@ def test_a_server_without_an_answer_keeps_no_task_from_another() -> None:
     """A commit reaches its server before its lease ends, though another server does not answer."""
 
     async def main() -> None:
-        silent, other = links = [_AsyncLink(), _AsyncLink()]
+        links: Any = [_AsyncLink(), _AsyncLink()]  # as of a sharded filter
+        silent, other = links
         other.go.set()
         shared = Tasks.of_calls("seen", links)
         waiting = asyncio.ensure_future(shared.execute(links, ping(0)))
@@ -58,9 +59,10 @@ def test_a_server_without_an_answer_keeps_no_task_from_another() -> None:
 
 def test_a_server_without_an_answer_keeps_no_thread_from_another() -> None:
     """The same."""
-    silent, other = links = [_Link(), _Link()]
+    links: Any = [_Link(), _Link()]  # as of a sharded filter
+    silent, other = links
     other.go.set()
-    shared: Any = Threads.of_calls(links)  # type: ignore[arg-type]  # as a sharded filter does
+    shared = Threads.of_calls(links)
     waiting = started(lambda: shared.execute(links, ping(0)))
     assert silent.asked.wait(PATIENCE)
     assert started(lambda: shared.execute(links, ping(1))).result(PATIENCE) == b"PONG"

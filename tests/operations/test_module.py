@@ -21,6 +21,7 @@ from bloomredis import (
     ServerRefusedError,
 )
 from bloomredis.bits.module_items import MADE, marking, packed
+from bloomredis.protocol.steps import Reply
 from bloomredis.stored.module.header import read_state
 from tests.conftest import ANY, BINARIES, FAKE, REAL
 from tests.support.modules import MODULE, needs_module
@@ -386,7 +387,8 @@ def test_items_are_strings_of_messagepack() -> None:
 
 def test_the_state_that_valkeys_module_describes() -> None:
     """It has no BF.SCANDUMP: sizes follow from BF.INFO, whose rate is the configured one."""
-    about = [b"Capacity", 3000, b"Size", 9000, b"Number of filters", 2, b"Number of items inserted", 1500]
+    about: list[Reply] = [b"Capacity", 3000, b"Size", 9000, b"Number of filters", 2]
+    about += [b"Number of items inserted", 1500]
     about += [b"Error rate", b"0.01", b"Expansion rate", 2, b"Tightening ratio", b"0.5"]
     state = read_state(-1, about, b"")
     assert (state.entries, state.error_rate, state.growth, state.items) == (1000, 0.01, 2, 1500)

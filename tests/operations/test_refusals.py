@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from bloomredis import BloomFilter, FilterLostError, OutcomeUnknownError, ServerRefusedError
+from bloomredis.protocol import forms
 from tests.support.replicas import attach, replicated
 from tests.support.servers import Server
 from tests.support.values import for_each
@@ -139,7 +140,7 @@ def test_a_write_waits_for_replicas(bloom: Any) -> None:
         make(bloom, client).reserve()
         f = make(bloom, client, min_replicas=1, replica_timeout=0.1)
         stored = f._operations.stored
-        stored._accept(stored.read(_describe(client)).header)
+        stored._accept(stored.read(forms.state(_describe(client))).header)
         with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas") as caught:
             f.add("a")
         attach(primary, replica)

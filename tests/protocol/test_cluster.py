@@ -30,6 +30,7 @@ ADD = scripts.load("add")
 COMMAND = ("EVALSHA", ADD.sha, 2, b"k", b"{k}:receipt:1", b"identity")
 CALL = steps.Call([COMMAND])
 ASKING = ("ASKING",)
+OWNER: Any = "owner"
 
 
 class Client:
@@ -56,7 +57,7 @@ def play(
         return error, acts
 
 
-def sent(acts: list[Any]) -> list[tuple[str, list[Any]]]:
+def sent(acts: list[Any]) -> list[tuple[Any, list[Any]]]:
     """Return what went to which node."""
     return [(act.node, act.commands) for act in acts if isinstance(act, Send)]
 
@@ -69,7 +70,7 @@ def test_a_call_goes_to_the_owner_of_its_key() -> None:
     """One look at the client's map, one round trip."""
     answer, acts = play(CALL, says=[[1]])
     assert answer == 1
-    assert acts == [Owner(b"k"), Send("owner", [COMMAND])]
+    assert acts == [Owner(b"k"), Send(OWNER, [COMMAND])]
 
 
 def test_moved_makes_the_client_learn() -> None:

@@ -31,7 +31,7 @@ CELLS: Final = [
 ]
 
 
-class Known(Versioned):
+class Known(Versioned[Any]):
     """Stored state whose losses are told to `acts`, one after another; `seen` are states on the way."""
 
     called = "Known"

@@ -6,6 +6,7 @@ does.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -166,15 +167,17 @@ def _receipts_are_ignored(patch: Patch) -> None:
         for verb in scripts.verbs()
         for variant in ({}, {"layered": True}, {"layered": False}, {"module": True})
     ]
-    loaded = [scripts.load(verb, **variant) for verb, variant in variants]
+    load: Any = scripts.load
+    before = {load(verb, **variant).sha: (verb, variant) for verb, variant in variants}
     parts = scripts._sources(readable=False)[1]
     ignoring = parts["lane"].replace(_RECALL, f"{_RECALL}if true then return nil, false end\n")
     if ignoring == parts["lane"]:
         raise RuntimeError("the scripts find receipts in another way by now")
     parts["lane"] = ignoring
-    for script, (verb, variant) in zip(loaded, variants, strict=True):
+    for script in [each for each in gc.get_objects() if isinstance(each, scripts.Script)]:
+        verb, variant = before[script.sha]
+        made = load.__wrapped__(verb, **variant)
         for name in ("text", "sha"):
-            made = scripts.load.__wrapped__(verb, **variant)
             object.__setattr__(script, name, getattr(made, name))
 
 
@@ -231,7 +234,7 @@ def _what_cannot_be_known_is_forgotten(patch: Patch) -> None:
 def _looks_are_not_compared(patch: Patch) -> None:
     """A look at what is stored that is late is taken for a loss of what the object knows by now."""
 
-    def watched(self: Versioned, look: Callable[[Any], Any]) -> Any:
+    def watched(self: Versioned[Any], look: Callable[[Any], Any]) -> Any:
         handle = yield from self.acquire()
         try:
             return (yield from look(handle))

@@ -13,17 +13,27 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, overload
 
+from bloomredis.drivers.connections.clients import (
+    AsyncClient,
+    AsyncConnection,
+    Connection,
+    Packing,
+    SyncClient,
+)
 from bloomredis.drivers.connections.pools import (
     DIRECT,
     NO_CONNECTION,
     AsyncPoolAccess,
+    NoConnection,
     PoolAccess,
     is_asyncio,
     why_not,
 )
-from bloomredis.protocol.steps import Call, Command, Wire, joined, parted
+from bloomredis.protocol.steps import Call, Command, Reply, Wire, joined, parted
+
+R = TypeVar("R")
 
 
 def connect_direct(client: Any, keep: bool | None) -> Any:  # noqa: FBT001 - the option `keep_connection`
@@ -43,11 +53,19 @@ def connect_direct(client: Any, keep: bool | None) -> Any:  # noqa: FBT001 - the
     return client
 
 
-def reads_at_once(link: Any) -> bool:
+def reads_at_once(link: object) -> bool:
     """Return whether several commands over a link cost hardly more than one."""
     return isinstance(link, DirectClient | AsyncDirectClient)
 
 
+@overload
+def send(link: SyncClient, step: Command) -> Reply: ...
+@overload
+def send(link: SyncClient, step: list[Command]) -> list[Reply]: ...
+@overload
+def send(link: AsyncClient, step: Command) -> Awaitable[Reply]: ...
+@overload
+def send(link: AsyncClient, step: list[Command]) -> Awaitable[list[Reply]]: ...
 def send(link: Any, step: Any) -> Any:
     """Send a command, or several together; return or await the reply, or the reply or error of each."""
     if not isinstance(step, list):
@@ -69,6 +87,10 @@ def _uncached(client: Any, command: Command) -> Any:
     return reply
 
 
+@overload
+def pipelined(client: SyncClient, commands: Sequence[Command]) -> list[Reply]: ...
+@overload
+def pipelined(client: AsyncClient, commands: Sequence[Command]) -> Awaitable[list[Reply]]: ...
 def pipelined(client: Any, commands: Sequence[Command]) -> Any:
     """Send commands in a pipeline of a client, which returns or awaits the reply or the error of each."""
     pipe = client.pipeline(transaction=False)
@@ -80,16 +102,17 @@ def pipelined(client: Any, commands: Sequence[Command]) -> Any:
 class DirectClient(PoolAccess):
     """A synchronous client whose scripts are called over connections that are kept ready."""
 
-    def execute_command(self, *command: Any, **options: Any) -> Any:
+    def execute_command(self, *command: Any, **options: Any) -> Reply:
         """Send one command and return its reply, that of a script as bytes."""
-        reply: Any = NO_CONNECTION
+        reply: Reply | NoConnection = NO_CONNECTION
         if command[0] in DIRECT:
             reply = self.use(self._exchange, command, self._after)
         if reply is NO_CONNECTION:
-            return self.client.execute_command(*command, **options)
+            answer: Reply = self.client.execute_command(*command, **options)
+            return answer
         return reply
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: Call) -> Reply:
         """Make a call; return its answer."""
         wire = None if self.has_packer else call.wire()
         if wire is not None:
@@ -102,20 +125,20 @@ class DirectClient(PoolAccess):
             return self.execute_command(*call.commands[0], NEVER_DECODE=True)
         return self.execute_commands(call.commands)
 
-    def together(self, calls: Sequence[Call]) -> list[Any]:
+    def together(self, calls: Sequence[Call]) -> list[Reply]:
         """Make calls in one round trip; return the answer to each, or its error."""
-        found: Any = NO_CONNECTION
+        found: list[Reply] | NoConnection = NO_CONNECTION
         if (wires := _wires(self, calls)) is not None:
             found = self.use(self._exchange_calls, wires, self._after)
         replies = pipelined(self.client, joined(calls)) if found is NO_CONNECTION else found
         return parted(calls, replies)
 
-    def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
+    def execute_commands(self, commands: Sequence[Command]) -> list[Reply]:
         """Send commands together and return the reply or the error of each."""
-        found: Any = NO_CONNECTION
+        found: list[Reply] | NoConnection = NO_CONNECTION
         if DIRECT.issuperset([each[0] for each in commands]):
             found = self.use(self._exchange_all, commands, self._after)
-        replies: list[Any] = pipelined(self.client, commands) if found is NO_CONNECTION else found
+        replies: list[Reply] = pipelined(self.client, commands) if found is NO_CONNECTION else found
         return replies
 
     def pipeline(self, *, transaction: bool) -> Any:
@@ -126,28 +149,28 @@ class DirectClient(PoolAccess):
         """Enter the client."""
         return self.client.__enter__()
 
-    def _exchange(self, connection: Any, command: Command) -> Any:
+    def _exchange(self, connection: Connection, command: Command) -> Reply:
         connection.send_packed_command(self.packed(connection, command))
         return connection.read_response(disable_decoding=True)
 
-    def _exchange_wire(self, connection: Any, wire: Wire) -> Any:
+    def _exchange_wire(self, connection: Connection, wire: Wire) -> Reply:
         packed, replies = wire
         connection.send_packed_command(packed)
         if replies > 1:
             return self._replies(connection, replies)
         return connection.read_response(disable_decoding=True)
 
-    def _exchange_calls(self, connection: Any, wires: Sequence[Wire | Call]) -> list[Any]:
+    def _exchange_calls(self, connection: Connection, wires: Sequence[Wire | Call]) -> list[Reply]:
         packed, count = _packed(self, connection, wires)
         connection.send_packed_command(packed)
         return self._replies(connection, count)
 
-    def _exchange_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
+    def _exchange_all(self, connection: Connection, commands: Sequence[Command]) -> list[Reply]:
         connection.send_packed_command(self.all_packed(connection, commands))
         return self._replies(connection, len(commands))
 
-    def _replies(self, connection: Any, count: int) -> list[Any]:
-        replies: list[Any] = []
+    def _replies(self, connection: Connection, count: int) -> list[Reply]:
+        replies: list[Reply] = []
         for _ in range(count):
             try:
                 replies.append(connection.read_response(disable_decoding=True))
@@ -155,12 +178,12 @@ class DirectClient(PoolAccess):
                 replies.append(error)
         return replies
 
-    def _after(self, error: BaseException, connection: Any, call: Callable[[], Any]) -> Any:
+    def _after(self, error: BaseException, connection: Connection, call: Callable[[], R]) -> R:
         """Go on after an attempt that failed, as the client would have; return the reply of another one."""
-        first = [partial(_raise, error)]
+        first: list[Callable[[], R]] = [partial(_raise, error)]
         fail = getattr(self.client, "_disconnect_raise", None)  # of redis-py before 6, and valkey-py
 
-        def attempt() -> Any:
+        def attempt() -> R:
             try:
                 return (first.pop() if first else call)()
             except self.refusal:
@@ -181,7 +204,7 @@ class DirectClient(PoolAccess):
         self.pool.release(connection)
         return reply
 
-    def _give_up(self, connection: Any, error: BaseException) -> None:
+    def _give_up(self, connection: Connection, error: BaseException) -> None:
         """Give a connection back after an error; it is closed before if a reply may still come.
 
         If that is interrupted it does not go back.
@@ -194,16 +217,17 @@ class DirectClient(PoolAccess):
 class AsyncDirectClient(AsyncPoolAccess):
     """An asyncio client whose scripts are called over connections that are kept ready."""
 
-    async def execute_command(self, *command: Any, **options: Any) -> Any:
+    async def execute_command(self, *command: Any, **options: Any) -> Reply:
         """Send one command and return its reply, that of a script as bytes."""
         reply = (
             await self.use(self._exchange, command, self._after) if command[0] in DIRECT else NO_CONNECTION
         )
         if reply is NO_CONNECTION:
-            return await self.client.execute_command(*command, **options)
+            answer: Reply = await self.client.execute_command(*command, **options)
+            return answer
         return reply
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: Call) -> Reply:
         """Make a call; return its answer."""
         wire = None if self.has_packer else call.wire()
         if wire is not None:
@@ -216,20 +240,20 @@ class AsyncDirectClient(AsyncPoolAccess):
             return await self.execute_command(*call.commands[0], NEVER_DECODE=True)
         return await self.execute_commands(call.commands)
 
-    async def together(self, calls: Sequence[Call]) -> list[Any]:
+    async def together(self, calls: Sequence[Call]) -> list[Reply]:
         """Make calls in one round trip; return the answer to each, or its error."""
-        found: Any = NO_CONNECTION
+        found: list[Reply] | NoConnection = NO_CONNECTION
         if (wires := _wires(self, calls)) is not None:
             found = await self.use(self._exchange_calls, wires, self._after)
         replies = await pipelined(self.client, joined(calls)) if found is NO_CONNECTION else found
         return parted(calls, replies)
 
-    async def execute_commands(self, commands: Sequence[Command]) -> list[Any]:
+    async def execute_commands(self, commands: Sequence[Command]) -> list[Reply]:
         """Send commands together and return the reply or the error of each."""
-        found: Any = NO_CONNECTION
+        found: list[Reply] | NoConnection = NO_CONNECTION
         if DIRECT.issuperset([each[0] for each in commands]):
             found = await self.use(self._exchange_all, commands, self._after)
-        replies: list[Any] = await pipelined(self.client, commands) if found is NO_CONNECTION else found
+        replies: list[Reply] = await pipelined(self.client, commands) if found is NO_CONNECTION else found
         return replies
 
     def pipeline(self, *, transaction: bool) -> Any:
@@ -240,28 +264,28 @@ class AsyncDirectClient(AsyncPoolAccess):
         """Enter the client."""
         return await self.client.__aenter__()
 
-    async def _exchange(self, connection: Any, command: Command) -> Any:
+    async def _exchange(self, connection: AsyncConnection, command: Command) -> Reply:
         await self.send(connection, self.packed(connection, command))
         return await connection.read_response(disable_decoding=True)
 
-    async def _exchange_wire(self, connection: Any, wire: Wire) -> Any:
+    async def _exchange_wire(self, connection: AsyncConnection, wire: Wire) -> Reply:
         packed, replies = wire
         await self.send(connection, packed)
         if replies > 1:
             return await self._replies(connection, replies)
         return await connection.read_response(disable_decoding=True)
 
-    async def _exchange_calls(self, connection: Any, wires: Sequence[Wire | Call]) -> list[Any]:
+    async def _exchange_calls(self, connection: AsyncConnection, wires: Sequence[Wire | Call]) -> list[Reply]:
         packed, count = _packed(self, connection, wires)
         await self.send(connection, packed)
         return await self._replies(connection, count)
 
-    async def _exchange_all(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
+    async def _exchange_all(self, connection: AsyncConnection, commands: Sequence[Command]) -> list[Reply]:
         await self.send(connection, self.all_packed(connection, commands))
         return await self._replies(connection, len(commands))
 
-    async def _replies(self, connection: Any, count: int) -> list[Any]:
-        replies: list[Any] = []
+    async def _replies(self, connection: AsyncConnection, count: int) -> list[Reply]:
+        replies: list[Reply] = []
         for _ in range(count):
             try:
                 replies.append(await connection.read_response(disable_decoding=True))
@@ -269,12 +293,14 @@ class AsyncDirectClient(AsyncPoolAccess):
                 replies.append(error)
         return replies
 
-    async def _after(self, error: BaseException, connection: Any, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def _after(
+        self, error: BaseException, connection: AsyncConnection, call: Callable[[], Awaitable[R]]
+    ) -> R:
         """Go on after an attempt that failed, as the client would have; return the reply of another one."""
-        first = [partial(_fail, error)]
+        first: list[Callable[[], Awaitable[R]]] = [partial(_fail, error)]
         fail = getattr(self.client, "_disconnect_raise", None)
 
-        async def attempt() -> Any:
+        async def attempt() -> R:
             try:
                 return await (first.pop() if first else call)()
             except self.refusal:
@@ -298,7 +324,7 @@ class AsyncDirectClient(AsyncPoolAccess):
         await self.pool.release(connection)
         return reply
 
-    async def _give_up(self, connection: Any, error: BaseException) -> None:
+    async def _give_up(self, connection: AsyncConnection, error: BaseException) -> None:
         """Give a connection back after an error, as `DirectClient` does."""
         if not isinstance(error, self.refusal):
             await connection.disconnect(nowait=True)
@@ -312,7 +338,9 @@ def _wires(inside: DirectClient | AsyncDirectClient, calls: Sequence[Call]) -> l
     return wires if DIRECT.issuperset([command[0] for command in joined(rest)]) else None
 
 
-def _packed(inside: DirectClient | AsyncDirectClient, connection: Any, wires: Iterable[Wire | Call]) -> Wire:
+def _packed(
+    inside: DirectClient | AsyncDirectClient, connection: Packing, wires: Iterable[Wire | Call]
+) -> Wire:
     """Return the bytes of calls in one piece, and the number of replies."""
     pieces: list[bytes] = []
     count = 0

@@ -18,14 +18,19 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
 from functools import cache, partial
 from types import FunctionType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
+from bloomredis.drivers.connections.clients import AsyncConnection, AsyncPool, Connection, Packing, Pool
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.steps import Command
+
+R = TypeVar("R")
+W = TypeVar("W")
 
 SCRIPT: Final = "EVALSHA"
 DIRECT: Final = frozenset((SCRIPT, "BF.MEXISTS"))
@@ -80,15 +85,21 @@ _RENEWED: Final = "_re_auth_token"
 _TO_RECONNECT: Final = "_should_reconnect"
 """Attributes of a connection that the pool has to do something with before it is used again."""
 
-NO_CONNECTION: Final = object()
+
+class _Unsent(Enum):
+    NO_CONNECTION = 0
+
+
+NO_CONNECTION: Final = _Unsent.NO_CONNECTION
 """In place of a reply: no connection was free, and nothing has been sent."""
+NoConnection = Literal[_Unsent.NO_CONNECTION]
 
 _UNKNOWN: Final = "this version of the package is not known"
 
 _log = logging.getLogger("bloomredis")
 
 
-def why_not(client: Any) -> str | None:
+def why_not(client: object) -> str | None:
     """Return the reason why calls have to go through a client's own methods, None if they need not."""
     home, kind, state = _home(client), type(client), vars(client)
     if not home:
@@ -115,12 +126,12 @@ def _why_not_from(pool: Any, home: str) -> str | None:
     return None if all(callable(getattr(pool, each, None)) for each in _OF_POOL) else _UNKNOWN
 
 
-def is_asyncio(client: Any) -> bool:
+def is_asyncio(client: object) -> bool:
     """Return whether a client that `why_not` accepts is an asyncio client."""
     return "asyncio" in _home(client)
 
 
-def _home(client: Any) -> str:
+def _home(client: object) -> str:
     """Return the module of the class that a client is an instance of, "" for that of no single server."""
     for base in type(client).__mro__:
         if base.__module__ in _HOMES and base.__name__ == _HOMES[base.__module__][0]:
@@ -128,12 +139,13 @@ def _home(client: Any) -> str:
     return ""
 
 
-def _is_own(method: Any, home: str) -> bool:
+def _is_own(method: object, home: str) -> bool:
     """Return whether a method is that of the package: of no subclass and no wrapper."""
+    # isinstance() would believe a wrapper, whose class may be that of what it wraps.
     return type(method) is FunctionType and method.__globals__ is vars(sys.modules[home])
 
 
-def _is_known(pool: Any, private: _Private) -> bool:
+def _is_known(pool: object, private: _Private) -> bool:
     free, used = (getattr(pool, name, None) for name in _LISTS)
     is_known = isinstance(free, list) and isinstance(used, set | WeakSet)
     return is_known and all(hasattr(pool, name) for name in private.of_pool)
@@ -149,7 +161,7 @@ def _tell_unknown(package: str) -> None:
     )
 
 
-def _may_be_called(method: Callable[..., Any]) -> bool:
+def _may_be_called(method: Callable[..., object]) -> bool:
     """Return whether a method can be called without arguments."""
     try:
         inspect.signature(method).bind()
@@ -178,24 +190,22 @@ class _PoolAccess:
         if not self._is_known:
             _tell_unknown(type(self.pool).__module__.partition(".")[0])
         renewed_after_fork(self)
-        self._metrics: Any = sys.modules.get("redis.observability.providers")
+        self._metrics = sys.modules.get("redis.observability.providers")
         self.has_packer = self.pool.connection_kwargs.get("command_packer") is not None
         # Where hiredis is, the package has loaded it.
         hiredis = None if self.has_packer else sys.modules.get("hiredis")
         self._pack: Callable[[Command], bytes] | None = getattr(hiredis, "pack_command", None)
 
-    def packed(self, connection: Any, command: Command) -> list[bytes]:
+    def packed(self, connection: Packing, command: Command) -> list[bytes]:
         """Return the bytes of a command."""
         if self._pack is None:
-            packed: list[bytes] = connection.pack_command(*command)
-            return packed
+            return connection.pack_command(*command)
         return [self._pack(command)]
 
-    def all_packed(self, connection: Any, commands: Sequence[Command]) -> list[bytes]:
+    def all_packed(self, connection: Packing, commands: Sequence[Command]) -> list[bytes]:
         """Return the bytes of several commands."""
         if self._pack is None:
-            packed: list[bytes] = connection.pack_commands(commands)
-            return packed
+            return connection.pack_commands(commands)
         return [b"".join(map(self._pack, commands))]
 
     def is_changed(self) -> bool:
@@ -234,7 +244,14 @@ class _PoolAccess:
 class PoolAccess(_PoolAccess):
     """A synchronous client and the inside of its pool."""
 
-    def use(self, exchange: Callable[..., Any], what: Any, after: Callable[..., Any]) -> Any:
+    pool: Pool
+
+    def use(
+        self,
+        exchange: Callable[[Connection, W], R],
+        what: W,
+        after: Callable[[BaseException, Connection, Callable[[], R]], R],
+    ) -> R | NoConnection:
         """Return `exchange(connection, what)` over a free connection; `NO_CONNECTION` if there is none.
 
         After an error `after(error, connection, again)` returns the reply or raises, and gives it back.
@@ -263,7 +280,7 @@ class PoolAccess(_PoolAccess):
             return after(error, connection, partial(exchange, connection, what))
         return reply
 
-    def take(self) -> Any:
+    def take(self) -> Connection | None:
         """Take a connection that is free, open and silent; None if the client has to find one."""
         if self.is_changed():
             return None
@@ -293,6 +310,8 @@ class PoolAccess(_PoolAccess):
 class AsyncPoolAccess(_PoolAccess):
     """An asyncio client and the inside of its pool, which is used by one thread."""
 
+    pool: AsyncPool
+
     def __init__(self, client: Any) -> None:
         super().__init__(client)
         later = hasattr(self.pool.connection_class, "can_read")
@@ -303,7 +322,12 @@ class AsyncPoolAccess(_PoolAccess):
         lock = getattr(self.pool, "_lock", None)
         return lock is not None and lock.locked()
 
-    async def use(self, exchange: Callable[..., Any], what: Any, after: Callable[..., Any]) -> Any:
+    async def use(
+        self,
+        exchange: Callable[[AsyncConnection, W], Awaitable[R]],
+        what: W,
+        after: Callable[[BaseException, AsyncConnection, Callable[[], Awaitable[R]]], Awaitable[R]],
+    ) -> R | NoConnection:
         """Return the reply as `PoolAccess.use` does."""
         connection = None
         try:
@@ -326,7 +350,7 @@ class AsyncPoolAccess(_PoolAccess):
             return await after(error, connection, partial(exchange, connection, what))
         return reply
 
-    async def take(self) -> Any:
+    async def take(self) -> AsyncConnection | None:
         """Take a connection that is free, open and silent; None if the client has to find one."""
         pool = self.pool
         if self._is_new:
@@ -350,7 +374,7 @@ class AsyncPoolAccess(_PoolAccess):
                 await pool.release(connection)
         return connection if is_ready else None
 
-    async def send(self, connection: Any, packed: list[bytes]) -> None:
+    async def send(self, connection: AsyncConnection, packed: list[bytes]) -> None:
         """Send what is packed."""
         if self._is_known and connection.is_connected and not connection.health_check_interval:
             try:

@@ -47,7 +47,10 @@ class Address:
 
 
 def addresses(urls: str | Sequence[str]) -> Any:
-    """Return what takes the place of a client, or of several.  Raises for a URL that no server has."""
+    """Return an address in the place of a client, or of several.  Raises for a URL that no server has.
+
+    It has the type of anything, as it is given to what takes a client.
+    """
     from bloomredis.embedded import connecting  # noqa: PLC0415 - it loads redis-py
 
     if isinstance(urls, list | tuple):

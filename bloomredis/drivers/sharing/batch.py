@@ -16,9 +16,12 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
 from bloomredis.operations.items.outcomes import Answers
 from bloomredis.protocol.merging import make_all
-from bloomredis.protocol.steps import Call, Op
+from bloomredis.protocol.steps import Call, Op, Reply
 
 W = TypeVar("W")
+
+BatchOutcome = list[Any] | Exception
+"""The answers to all items of a batch, in order, bools or replies; or the error in their place."""
 
 MOST_ITEMS: Final = 400
 """Items that share one script call; with 7 hashes that is about what it may take (`PROBES_A_CALL`)."""
@@ -28,7 +31,7 @@ class Several(NamedTuple):
     """The items of a call with several: encoded, and as they came."""
 
     items: Sequence[str | bytes]
-    source: Sequence[Any]
+    source: Sequence[object]
 
 
 class Own:
@@ -44,16 +47,18 @@ class Own:
         return self.call
 
     @staticmethod
-    def together(batch: Sequence[Own], _: object) -> Op[list[Any]]:
+    def together(batch: Sequence[Own], _: object) -> Op[list[Reply]]:
         """Return the operation that makes all calls of a batch."""
         return make_all([each.call for each in batch])
 
 
-Asked = str | bytes | Several | Own
+Key = str | bytes | Own
+"""What is under way once at a time: an encoded item, or a script call."""
+Asked = Key | Several
 """What a call asks for: one encoded item, several, or a script call of its own."""
 
 
-def items_of(asked: Asked) -> Sequence[Any]:
+def items_of(asked: Asked) -> Sequence[Key]:
     """Return the items of one call."""
     return asked.items if isinstance(asked, Several) else (asked,)
 
@@ -63,11 +68,11 @@ class Batch(Generic[W]):
 
     def __init__(self, callers: list[W], asked: list[Asked]) -> None:
         self.callers, self.asked = callers, asked
-        self.items: list[Any] = _gathered(asked)
+        self.items = _gathered(asked)
         self.own = set(self.items)
-        self.answers: list[Any] | Exception | None = None
+        self.answers: BatchOutcome | None = None
 
-    def delivered(self, answers: list[Any] | Exception) -> Iterator[tuple[W, Any]]:
+    def delivered(self, answers: BatchOutcome) -> Iterator[tuple[W, object]]:
         """Return each caller with its answer (of several items a list), or with an error of its own.
 
         :param answers: those to all items, or the error in their place.
@@ -97,18 +102,18 @@ class Batcher(Generic[W]):
         self._is_gone, self._batches, self._fewest = is_gone, batches, fewest
         self.callers: list[W] = []  # those that wait,
         self.asked: list[Asked] = []  # and what each asks for
-        self.under_way: list[set[Any]] = []  # the items of each batch, and of a call alone
+        self.under_way: list[set[Key]] = []  # the items of each batch, and of a call alone
 
     def __len__(self) -> int:
         return len(self.callers)
 
-    def begin(self, asked: Asked) -> set[Any]:
+    def begin(self, asked: Asked) -> set[Key]:
         """Note that a call goes alone; return its items, for `end`."""
         own = set(items_of(asked))
         self.under_way.append(own)
         return own
 
-    def end(self, own: set[Any]) -> None:
+    def end(self, own: set[Key]) -> None:
         """Note that these items are under way no longer."""
         if own in self.under_way:  # else a forked child ends a call that its parent began
             self.under_way.remove(own)
@@ -149,29 +154,32 @@ class Batcher(Generic[W]):
         return next(at for at, asked in enumerate(self.asked) if not barred.isdisjoint(items_of(asked)))
 
 
-def _gathered(batch: Sequence[Asked]) -> list[Any]:
+def _gathered(batch: Sequence[Asked]) -> list[Any]:  # of `Key`: mostly they are the calls themselves
     """Return the items of all calls of a batch."""
     return list(chain.from_iterable(map(items_of, batch)) if Several in map(type, batch) else batch)
 
 
-def _answers(batch: Sequence[Asked], answers: list[Any] | Exception) -> Iterable[Any]:
+def _answers(batch: Sequence[Asked], answers: BatchOutcome) -> Iterable[object]:
     """Return the answer or the error of each call."""
     if not isinstance(answers, list) or Several in map(type, batch):
         return _sliced(batch, answers)
     return map(_answer_of_its_own, answers) if isinstance(batch[0], Own) else answers
 
 
-def _answer_of_its_own(answer: Any) -> Any:
+def _answer_of_its_own(answer: object) -> object:
     return copied(answer) if isinstance(answer, Exception) else answer
 
 
-def _sliced(batch: Sequence[Asked], answers: list[Any] | Exception) -> Iterator[Any]:
-    error, known = None, answers
+def _sliced(batch: Sequence[Asked], answers: BatchOutcome) -> Iterator[object]:
+    error: Exception | None = None
     tokens: Sequence[str | None] = ()
-    if isinstance(known, Exception):
-        error = known
+    known: list[Any]
+    if isinstance(answers, Exception):
+        error = answers
         tokens = getattr(error, "tokens", ())
         known = error.results if isinstance(error, BatchInterruptedError) else []
+    else:
+        known = answers
     start = 0
     for asked in batch:
         stop = start + len(items_of(asked))
@@ -184,7 +192,7 @@ def _sliced(batch: Sequence[Asked], answers: list[Any] | Exception) -> Iterator[
         start = stop
 
 
-def _own_error(asked: Asked, own: list[bool], error: Exception, tokens: Sequence[str | None]) -> Exception:
+def _own_error(asked: Asked, own: list[Any], error: Exception, tokens: Sequence[str | None]) -> Exception:
     """Return the error for one caller: about its own items, with tokens of its own."""
     reason = error.__cause__ if isinstance(error, BatchInterruptedError) else None
     mine: Exception

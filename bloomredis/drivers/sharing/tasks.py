@@ -7,12 +7,16 @@ import os
 from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar, overload
 
 from bloomredis.drivers.aio import drive, execute_step
-from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, Own
+from bloomredis.drivers.connections.clients import AsyncClient
+from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, BatchOutcome, Own
 from bloomredis.errors import OutcomeUnknownError
-from bloomredis.protocol.steps import Call, Step
+from bloomredis.protocol.steps import Call, Op, Reply, Step
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 Waiting = asyncio.Future[Any]
 
@@ -41,18 +45,22 @@ class Tasks:
     def __init__(
         self,
         name: str,
-        client: Any,
-        together: Callable[[Any, Any], Any],
-        run: Callable[[Any, Any], Coroutine[Any, Any, Any]] = drive,
+        client: AsyncClient,
+        together: Callable[[Any, Any], Op[list[Any]]],
+        run: Callable[[AsyncClient, Any], Coroutine[Any, Any, Any]] = drive,
     ) -> None:
         self._name, self._client, self._together, self._run = name, client, together, run
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._open: set[Coroutine[Any, Any, Any]] = set()  # the calls that have been sent
+        self._open: set[Coroutine[Any, Any, object]] = set()  # the calls that have been sent
         self._answered: list[Batch[Waiting]] = []  # whose callers may be woken and not have run yet,
         self._left: list[Batch[Waiting]] = []  # and never will, since their loop was closed
         self._servers: dict[tuple[int, ...], Tasks] = {}  # what sends calls for one of several servers
 
-    def share(self, asked: Asked, alone: Callable[[Any], Any], argument: object) -> Awaitable[Any]:
+    @overload
+    def share(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> Awaitable[T]: ...
+    @overload
+    def share(self, asked: Own, alone: Callable[[Own], Call], argument: Own) -> Awaitable[Reply]: ...
+    def share(self, asked: Asked, alone: Callable[[Any], object], argument: object) -> Awaitable[object]:
         """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch.
 
         Await the answer.  A caller that is cancelled meanwhile calls `abandon` with what it has awaited;
@@ -71,7 +79,11 @@ class Tasks:
         queue.asked.append(asked)
         return waiting
 
-    async def wait(self, asked: Asked, alone: Callable[[Any], Any], argument: object) -> Any:
+    @overload
+    async def wait(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> T: ...
+    @overload
+    async def wait(self, asked: Own, alone: Callable[[Own], Call], argument: Own) -> Reply: ...
+    async def wait(self, asked: Asked, alone: Callable[[Any], Any], argument: object) -> object:
         """Send a call likewise; return its answer, which is saved for a retry if the caller has gone."""
         call = self.share(asked, alone, argument)
         try:
@@ -80,7 +92,7 @@ class Tasks:
             self.abandon(call)
             raise
 
-    def execute(self, client: Any, step: Step) -> Coroutine[Any, Any, Any]:
+    def execute(self, client: AsyncClient, step: Step) -> Awaitable[object]:
         """Execute a step of an operation: a call of one script may share its round trip.
 
         It shares those to its own server: no lease runs out while another one does not answer.
@@ -100,15 +112,15 @@ class Tasks:
         return tasks
 
     @classmethod
-    def of_calls(cls, name: str, client: Any) -> Tasks:
+    def of_calls(cls, name: str, client: AsyncClient) -> Tasks:
         """Return what sends calls of scripts, for `execute`."""
 
-        def run(client: Any, made: Any) -> Coroutine[Any, Any, Any]:
+        def run(client: AsyncClient, made: Call | Op[list[Reply]]) -> Coroutine[Any, Any, object]:
             return execute_step(client, made) if isinstance(made, Call) else drive(client, made)
 
         return cls(name, client, Own.together, run)
 
-    def abandon(self, call: Awaitable[Any]) -> None:
+    def abandon(self, call: Awaitable[object]) -> None:
         """Save the answers of a call for which nobody waits any more, whether they are here or come later."""
         if not isinstance(call, asyncio.Future) or call.cancelled():
             return
@@ -136,7 +148,7 @@ class Tasks:
         self._is_scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def _go_alone(self, asked: Asked, call: Coroutine[Any, Any, Any]) -> Any:
+    async def _go_alone(self, asked: Asked, call: Coroutine[Any, Any, object]) -> object:
         queue = self._queue
         own = queue.begin(asked)
         self._open.add(call)
@@ -149,7 +161,7 @@ class Tasks:
                 self._schedule()
 
     async def _run_batch(self, batch: Batch[Waiting]) -> None:
-        answers: list[Any] | Exception = OutcomeUnknownError(
+        answers: BatchOutcome = OutcomeUnknownError(
             "the task that sent this call with others was ended; "
             "a second call on the same object answers as this one would have"
         )
@@ -166,7 +178,7 @@ class Tasks:
                 self._deliver(batch, answers)
                 self._schedule()  # those who are woken now come back before the next departure
 
-    def _deliver(self, batch: Batch[Waiting], answers: list[Any] | Exception) -> None:
+    def _deliver(self, batch: Batch[Waiting], answers: BatchOutcome) -> None:
         self._answered.append(batch)
         for caller, answer in batch.delivered(answers):
             try:

@@ -6,13 +6,17 @@ import itertools
 import threading
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar, overload
 
-from bloomredis.drivers.sharing.batch import MOST_ITEMS, Asked, Batch, Batcher, Own
-from bloomredis.drivers.sync import SyncClient, drive, execute_step
+from bloomredis.drivers.connections.clients import SyncClient
+from bloomredis.drivers.sharing.batch import MOST_ITEMS, Asked, Batch, Batcher, BatchOutcome, Key, Own
+from bloomredis.drivers.sync import drive, execute_step
 from bloomredis.errors import OutcomeUnknownError
 from bloomredis.protocol import forks
-from bloomredis.protocol.steps import Call, Step
+from bloomredis.protocol.steps import Call, Op, Reply, Step
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 WOKEN_TOGETHER: Final = 2
 """Threads of a batch that are woken before each wakes a later one: more would queue for the interpreter."""
@@ -30,7 +34,7 @@ class _Waiter:
 
     def again(self) -> _Waiter:
         """Wait for another call; the last one is over."""
-        self.answer: Any = None  # or the error, once there is one
+        self.answer: object = None  # or the error, once there is one
         self.trip: _Trip | None = None  # it has left the queue
         self.wakes: _Waiter | None = None
         return self
@@ -67,8 +71,8 @@ class Threads:
     def __init__(
         self,
         client: SyncClient,
-        together: Callable[[Any, Any], Any],
-        run: Callable[[Any, Any], Any] = drive,
+        together: Callable[[Any, Any], Op[list[Any]]],
+        run: Callable[[SyncClient, Any], Any] = drive,
     ) -> None:
         self._client, self._together, self._run = client, together, run
         self._servers: dict[tuple[int, ...], Threads] = {}  # what sends calls for one of several servers
@@ -83,7 +87,11 @@ class Threads:
         self._own = threading.local()  # the waiter of each thread, used again
         forks.renewed_after_fork(self)
 
-    def share(self, asked: Asked, alone: Callable[[Any], Any], argument: object) -> Any:
+    @overload
+    def share(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> T: ...
+    @overload
+    def share(self, asked: Own, alone: Callable[[Own], Call], argument: Own) -> Reply: ...
+    def share(self, asked: Asked, alone: Callable[[Any], object], argument: object) -> object:
         """Send a call at once, as `alone(argument)`, if nobody is under way; else with the next batch."""
         forks.check()
         thread = threading.get_ident()
@@ -107,7 +115,7 @@ class Threads:
             self._runner = 0
             self._dispatch(own)
 
-    def execute(self, client: Any, step: Step) -> Any:
+    def execute(self, client: SyncClient, step: Step) -> object:
         """Execute a step of an operation: a call of one script may share its round trip.
 
         It shares those to its own server: no lease runs out while another one does not answer.
@@ -131,7 +139,7 @@ class Threads:
     def of_calls(cls, client: SyncClient) -> Threads:
         """Return what sends calls of scripts, for `execute`."""
 
-        def run(client: Any, made: Any) -> Any:
+        def run(client: SyncClient, made: Call | Op[list[Reply]]) -> object:
             return execute_step(client, made) if isinstance(made, Call) else drive(client, made)
 
         return cls(client, Own.together, run)
@@ -142,7 +150,7 @@ class Threads:
         self._own.waiter = None
         return waiter or _Waiter()
 
-    def _wait(self, waiter: _Waiter) -> Any:
+    def _wait(self, waiter: _Waiter) -> object:
         try:
             waiter.lock.acquire()
         except BaseException:
@@ -167,7 +175,7 @@ class Threads:
 
     def _run_batch(self, trip: _Trip) -> None:
         self._runner = threading.get_ident()
-        answers: list[Any] | Exception = OutcomeUnknownError(
+        answers: BatchOutcome = OutcomeUnknownError(
             "the thread that sent this call with its own was interrupted; "
             "a second call on the same object answers as this one would have"
         )
@@ -180,7 +188,7 @@ class Threads:
             self._runner = 0
             self._deliver(trip, answers)
 
-    def _deliver(self, trip: _Trip, answers: list[Any] | Exception) -> None:
+    def _deliver(self, trip: _Trip, answers: BatchOutcome) -> None:
         """Give each waiter its outcome and wake the first ones."""
         waiting = []
         with self._mutex:
@@ -214,7 +222,7 @@ class Threads:
         else:
             self._dispatch(trip.batch.own)
 
-    def _dispatch(self, own: set[Any]) -> None:
+    def _dispatch(self, own: set[Key]) -> None:
         """End what is under way; hand what waits to the thread of the first call, which runs it."""
         with self._mutex:
             self._queue.end(own)

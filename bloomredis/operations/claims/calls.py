@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import takewhile
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from mmh3 import hash_bytes
 
@@ -18,7 +18,7 @@ from bloomredis.arguments import shown
 from bloomredis.errors import ClaimLostError, ConnectionFailedError
 from bloomredis.operations.claims.state import Held, State, Terms, answered
 from bloomredis.operations.items.outcomes import raise_interrupted
-from bloomredis.protocol import clock, scripts
+from bloomredis.protocol import clock, forms, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.keys import as_bytes, auxiliary_prefix
 from bloomredis.protocol.pending import PendingCalls
@@ -30,8 +30,10 @@ from bloomredis.stored.state.claim_calls import MOST_CLAIMS, ClaimCall, CommitCa
 from bloomredis.stored.state.handle import Handle, LayoutChanged
 
 C = TypeVar("C")
+R = TypeVar("R")
 
-_CLAIM, _COMMIT, _RELEASE, _EXTEND = map(scripts.load, ("claim", "commit", "release", "extend"))
+_CLAIM, _COMMIT = scripts.load("claim"), scripts.load("commit")
+_RELEASE, _EXTEND = (scripts.load(verb, forms.integer) for verb in ("release", "extend"))
 _DENIED, _COMMITTED, _DONE = 0, 1, 2
 """The replies to a commit; the last one if the claim is gone, and the item is done."""
 
@@ -52,7 +54,7 @@ class Claims:
         """Return the key of the claim on an item."""
         return self._prefix + hash_bytes(encoded).hex().encode()
 
-    def claim(self, encoded: bytes, item: Any, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
+    def claim(self, encoded: bytes, item: object, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
         """Claim an item; return `make(held)`."""
         while True:
             handle = self._stored.handle or (yield from self._stored.open())
@@ -62,7 +64,7 @@ class Claims:
                 return make(held)
 
     def claim_many(
-        self, encoded: Sequence[str | bytes], items: Sequence[Any], terms: Terms, make: Callable[[Held], C]
+        self, encoded: Sequence[str | bytes], items: Sequence[object], terms: Terms, make: Callable[[Held], C]
     ) -> Op[list[C]]:
         """Claim items, which have been encoded, some in each script; equal ones share their claim."""
         own, places = _distinct(encoded)
@@ -78,7 +80,7 @@ class Claims:
         return _in_place(claims, places, make)
 
     def _claim_each(
-        self, encoded: Sequence[str | bytes], items: Sequence[Any], terms: Terms, claims: list[Held]
+        self, encoded: Sequence[str | bytes], items: Sequence[object], terms: Terms, claims: list[Held]
     ) -> Op[None]:
         """Claim different items, and append the claims."""
         while len(claims) < len(items):
@@ -92,7 +94,7 @@ class Claims:
         self,
         handle: Handle,
         encoded: Sequence[str | bytes],
-        items: Sequence[Any],
+        items: Sequence[object],
         packed: bytes,
         terms: Terms,
     ) -> Op[list[Held]]:
@@ -221,7 +223,7 @@ class Claims:
         if held.state == "claimed":
             self._pending.store_owners(self._key(held.encoded) + held.holder, [held.owner])
 
-    def _call(self, script: scripts.Script, keys: list[bytes], held: Held, arguments: list[int]) -> Op[Any]:
+    def _call(self, script: scripts.Script[R], keys: list[bytes], held: Held, arguments: list[int]) -> Op[R]:
         with OutcomeMatters(self._stored.name, _AGAIN):
             return (yield from call(script, keys, [held.value, *arguments], self._stored.wait))
 
@@ -263,7 +265,7 @@ def _in_place(claims: Sequence[Held], places: Iterable[int], make: Callable[[Hel
 
 def each_of(
     verb: str,
-    claims: Sequence[Any],
+    claims: Sequence[object],
     helds: Sequence[Held],
     call: Callable[[Sequence[Held]], Op[list[Exception | None]]],
     known: set[str],

@@ -17,7 +17,7 @@ from bloomredis.protocol import clock
 from bloomredis.protocol.clock import pauses
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import PASSING, is_unsent
-from bloomredis.protocol.steps import Many, Op, Sleep, Step
+from bloomredis.protocol.steps import Call, Many, Op, Reply, Sleep
 
 T = TypeVar("T")
 
@@ -43,8 +43,10 @@ def with_connection(operation: Op[T]) -> Op[T]:
                 outcome = yield step
             except Exception as error:
                 outcome = error
-            if _is_unsent(outcome):
-                outcome = yield from _sent_again(step, outcome)
+            if isinstance(step, Call) and _is_unsent(outcome):
+                (outcome,) = yield from _sent_again([step], [outcome])
+            elif isinstance(step, Many) and _is_unsent(outcome):
+                outcome = yield from _sent_again(step.calls, outcome)
             advance = operation.throw if isinstance(outcome, Exception) else operation.send
             step = advance(outcome)
     except StopIteration as end:
@@ -54,32 +56,32 @@ def with_connection(operation: Op[T]) -> Op[T]:
         operation.close()
 
 
-def _is_unsent(outcome: Any) -> bool:
+def _is_unsent(outcome: object) -> bool:
     """Return whether no connection was free for a step, or for one of its calls."""
     if isinstance(outcome, list):
         return any(isinstance(each, Exception) and is_unsent(each) for each in outcome)
     return isinstance(outcome, Exception) and is_unsent(outcome)
 
 
-def _sent_again(step: Step, outcome: Any) -> Op[Any]:
-    """Make the calls of a step again that had no connection; return the outcome of the step."""
-    calls, outcomes = (step.calls, list(outcome)) if isinstance(step, Many) else ([step], [outcome])
+def _sent_again(calls: Sequence[Call], outcomes: list[Reply]) -> Op[list[Reply]]:
+    """Make the calls again that had no connection; return the outcome of each."""
+    outcomes = list(outcomes)
     until, waits = clock.now() + CONNECTION_SECONDS, pauses(_POLLED)
     while unsent := [i for i, each in enumerate(outcomes) if _is_unsent(each)]:
         pause = next(waits)
         if clock.now() + pause > until:
             break
         yield Sleep(pause)
-        if not isinstance(step, Many):  # as it is, since it may share its round trip
+        if len(calls) == 1:  # as it is, since it may share its round trip
             try:
-                outcomes = [(yield step)]
+                outcomes = [(yield calls[0])]
             except Exception as error:
                 outcomes = [error]
             continue
-        again = yield Many([calls[i] for i in unsent])  # type: ignore[misc]  # only calls are not sent
+        again: list[Reply] = yield Many([calls[i] for i in unsent])
         for i, each in zip(unsent, again, strict=True):
             outcomes[i] = each
-    return outcomes if isinstance(step, Many) else outcomes[0]
+    return outcomes
 
 
 def together(helds: Sequence[Held], call: Callable[[Held], Op[None]]) -> Op[list[Exception | None]]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from zlib import crc32
 
 from mmh3 import hash_bytes
@@ -62,7 +62,7 @@ class Held:
     the monotonic time at which it is over: at the earliest if it is ours, at the latest if it is another's.
     """
 
-    item: Any
+    item: object
     state: State
     encoded: bytes
     value: bytes
@@ -123,7 +123,7 @@ def answered(
     busy: Sequence[int],
     terms: Terms,
     sent: float,
-    claims: Iterable[tuple[Any, str | bytes, bytes]],
+    claims: Iterable[tuple[object, str | bytes, bytes]],
 ) -> list[Held]:
     """Return the claims of a call that was sent at that monotonic time, by what `claims_of` says."""
     # A key is there until the millisecond after the one that it lasts to.
@@ -178,7 +178,7 @@ def _check(name: str) -> str:
     return f"{crc32(name.encode()):08x}"
 
 
-def _kinds(item: Any, encoded: bytes) -> Iterator[str]:
+def _kinds(item: object, encoded: bytes) -> Iterator[str]:
     """Yield the letters of the types that an item may be made from its bytes as; `e` is the bytes alone."""
     kind = {str: "t", int: "i", bytes: "b"}.get(type(item))
     if kind is not None and _item(kind, encoded) == item:
@@ -186,7 +186,7 @@ def _kinds(item: Any, encoded: bytes) -> Iterator[str]:
     yield "e"
 
 
-def _item(kind: str, encoded: bytes) -> Any:
+def _item(kind: str, encoded: bytes) -> str | int | bytes:
     """Return the item of a type that has these bytes; the bytes if there is none."""
     try:
         return encoded.decode() if kind == "t" else int(encoded) if kind == "i" else encoded

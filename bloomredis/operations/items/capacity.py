@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from bloomredis.arguments import OnFull
 from bloomredis.errors import BloomError, FilterFullError
@@ -43,7 +43,7 @@ class Fullness:
         self.refuses = on_full != "warn"
         self.until = 0.0
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "known": None, "_told": None, "until": 0.0}
 
     def passed(self) -> None:

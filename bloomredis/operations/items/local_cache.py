@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class CachedMembership:
         self._check = check
         self._copy: _Copy | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_copy": None}  # another process reads a copy of its own
 
     def has(self, encoded: bytes) -> bool:
@@ -129,11 +129,11 @@ class CachedMembership:
         self._learn_one(handle, item, sent, there=there)
         return there
 
-    def add(self, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:
+    def add(self, encoded: Encoded, source: Sequence[object]) -> Op[Answers]:
         """Add items; say of each whether it was new."""
         return self._stored.attempt(partial(self._add, encoded=encoded, source=source))
 
-    def _add(self, handle: Handle, encoded: Encoded, source: Sequence[Any]) -> Op[Answers]:
+    def _add(self, handle: Handle, encoded: Encoded, source: Sequence[object]) -> Op[Answers]:
         if handle.is_being_rebuilt:
             return (yield from self._membership.add(encoded, source))
         batch = hashed(handle.bitmap, encoded)
@@ -245,7 +245,7 @@ class CachedMembership:
 
 
 def _merged_error(
-    error: BatchInterruptedError, ask: list[int], source: Sequence[Any]
+    error: BatchInterruptedError, ask: list[int], source: Sequence[object]
 ) -> BatchInterruptedError:
     """Return the error of a batch, given that of the items that were sent."""
     until = ask[len(error.results)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn, cast
+from typing import Final, NoReturn, TypeGuard, cast
 from zlib import crc32
 
 from bloomredis.bits.batch import Encoded, Prepared, parts_of
@@ -22,7 +22,7 @@ from bloomredis.operations.items.outcomes import (
     raise_interrupted,
     raise_unknown,
 )
-from bloomredis.protocol import clock, scripts
+from bloomredis.protocol import clock, forms, scripts
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.metering import count_receipt
 from bloomredis.protocol.pending import PendingCalls
@@ -36,22 +36,22 @@ from bloomredis.protocol.receipts import (
     only_call,
 )
 from bloomredis.protocol.replies import (
+    Flags,
     OutcomeMatters,
     Refusal,
-    Reply,
     checked,
     flags_of,
     is_used_by_clone,
     new_in,
     raise_explained,
 )
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.steps import Op, Outcome, Reply
 from bloomredis.stored.state.base import UNBOUNDED, Arguments, Stored
 from bloomredis.stored.state.handle import Handle, LayoutChanged
 from bloomredis.stored.state.item_calls import Add, ContainsByReading, Template
 
 ADD, CONTAINS = scripts.load("add"), scripts.load("contains")
-_ADD_COUNT: Final = scripts.load("add_count")
+_ADD_COUNT: Final = scripts.load("add_count", forms.integer)
 
 
 class Membership:
@@ -68,7 +68,7 @@ class Membership:
         pending: PendingCalls,
         *,
         retry_safe: bool,
-        change: scripts.Script = ADD,
+        change: scripts.Script[Reply] = ADD,
         replicas: bool = True,
     ) -> None:
         self._change = change
@@ -84,7 +84,7 @@ class Membership:
         """What watches over the capacity, if anything does."""
         self.loaded = 0  # items that were new in loads
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_template": None}
 
     def template(self, handle: Handle) -> Template:
@@ -111,6 +111,7 @@ class Membership:
                 if there is not None:
                     return there  # else the script says what it means
             call = template.test_of_one(item)
+            outcome: Reply
             try:
                 outcome = yield call
             except Exception as error:
@@ -148,18 +149,18 @@ class Membership:
                 if token is not None or (pending.items and pending.find(item, handle.generation)):
                     return (yield from self._add_pending(handle, packed, item, token)) == 1
                 call = self._new_add(handle, packed, (item,), now)
-                outcome: Any
+                outcome: Outcome
                 try:
                     outcome = yield call
                 except BaseException as error:  # interrupted or not
                     outcome = error
-                if self._is_done(call, outcome):
-                    return bool(outcome == 1)
+                if self._is_done(outcome, call):
+                    return outcome == 1
                 return (yield from self._finish(call, outcome)) == 1
             except LayoutChanged:
                 continue
 
-    def add(self, batch: Encoded | Prepared, source: Sequence[Any]) -> Op[Answers]:
+    def add(self, batch: Encoded | Prepared, source: Sequence[object]) -> Op[Answers]:
         """Add items, some in each script; say of each whether it was new.
 
         :param source: the items as the caller gave them, for the error of an interrupted batch.
@@ -191,7 +192,7 @@ class Membership:
             raise
         return answers
 
-    def add_unasked(self, items: Encoded, source: Sequence[Any]) -> Op[int]:
+    def add_unasked(self, items: Encoded, source: Sequence[object]) -> Op[int]:
         """Add items for a caller who asks for no answers; return how many were new.
 
         An answer that another call is owed is left to that one.
@@ -219,27 +220,31 @@ class Membership:
                 at = len(answers)
                 answers += flags_of((yield from self._add(handle, cut(at, stop), items[at:stop])))
 
-    def _add(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Reply]:
+    def _add(self, handle: Handle, packed: bytes, items: Encoded) -> Op[Flags]:
         """Add packed items in one script."""
         call = self._new_add(handle, packed, items, clock.now())
-        outcome: Any
+        outcome: Outcome
         try:
             outcome = yield call
         except BaseException as error:
             outcome = error
-        if self._is_done(call, outcome):
-            reply: Reply = outcome
-            return reply
+        if self._is_done(outcome, call):
+            return outcome
         return (yield from self._finish(call, outcome))
 
-    def _is_done(self, call: Add, outcome: Any) -> bool:
+    def _is_done(self, outcome: Outcome, call: Add) -> TypeGuard[Flags]:
         """Return whether an outcome needs no closer look; then free the lane, and count what is new."""
-        lane = call.lane
-        if lane is None or not (outcome == 1 == len(call.items) or call.is_plain(outcome)):
+        lane, stored = call.lane, self._stored
+        if lane is None:
+            return False
+        if outcome == 1 == len(call.items):
+            new = 1
+        elif call.is_plain(outcome):
+            new = new_in(outcome)
+        else:
             return False
         lane.free.append(lane)
-        stored = self._stored
-        stored.left -= outcome if outcome.__class__ is int else new_in(outcome)
+        stored.left -= new
         if stored.left <= 0:
             self._reach_capacity()
         return True
@@ -258,7 +263,7 @@ class Membership:
         lane.next_call(crc32(packed, handle.check))
         return Add(template, packed, lane, items, sent)
 
-    def count(self, reply: Reply) -> None:
+    def count(self, reply: Flags) -> None:
         """Count the items that were new; say where the capacity is reached."""
         self._stored.left -= new_in(reply)
         if self._stored.left <= 0:
@@ -270,7 +275,7 @@ class Membership:
         else:
             self.fullness.passed()
 
-    def _finish(self, call: Add, outcome: Any, *, elsewhere: bool = False) -> Op[Reply]:
+    def _finish(self, call: Add, outcome: Outcome, *, elsewhere: bool = False) -> Op[Flags]:
         """Return the reply to a call that adds items; record its items as pending if it has none to rely on.
 
         :param outcome: the reply or the error of its first sending.
@@ -300,10 +305,11 @@ class Membership:
         self.count(reply)
         return reply
 
-    def _add_elsewhere(self, call: Add) -> Op[Reply]:
+    def _add_elsewhere(self, call: Add) -> Op[Flags]:
         """Add the items of a call in another lane: theirs is also that of a cloned machine or process."""
         self._lanes.renew()
         again = self._new_add(call.template.handle, call.packed, call.items, clock.now())
+        outcome: Outcome
         try:
             outcome = yield again
         except BaseException as error:
@@ -326,12 +332,12 @@ class Membership:
 
     def _add_pending(
         self, handle: Handle, packed: bytes, item: str | bytes, token: Pending | None
-    ) -> Op[Reply]:
+    ) -> Op[Flags]:
         """Add one pending item: of those who ask, one gets the answer of the pending call."""
         with self._pending.checkout(item, handle.generation, token) as calls:
             if not calls:
                 return (yield from self._add(handle, packed, (item,)))
-            reply: Reply = 0
+            reply: Flags = 0
             for pending in calls:
                 reply = yield from self._ask_again(handle, packed, item, pending, by_token=token is not None)
                 if reply == 1:
@@ -343,7 +349,7 @@ class Membership:
 
     def _ask_again(
         self, handle: Handle, packed: bytes, item: str | bytes, pending: Pending, *, by_token: bool = False
-    ) -> Op[Reply]:
+    ) -> Op[Flags]:
         """Add one packed item that was in a call without an answer: answer as that call would have."""
         count_receipt()
         if pending.answer is not None:
@@ -369,7 +375,7 @@ class Membership:
         self.count(reply)
         return reply
 
-    def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Reply]:
+    def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Flags]:
         """Return a kept answer once the item, which the filter has, is in its successor too.
 
         Nothing is to be known of that call, so it has no lane; after a fault the answer is still kept.
@@ -397,7 +403,7 @@ class Membership:
     def add_count(self, handle: Handle, added: int) -> Op[None]:
         """Count items that were new when their bits were set by other scripts."""
 
-        def count(lane: Lane) -> Op[Any]:
+        def count(lane: Lane) -> Op[int]:
             return self._stored.run(_ADD_COUNT, handle, (added, lane.next_call(added)), (lane.key,))
 
         self.loaded += added

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from bloomredis.errors import (
     BatchInterruptedError,
@@ -95,7 +95,9 @@ def raise_unknown(
     raise unknown from error and client_error(error)
 
 
-def raise_interrupted(call: str, answers: Sequence[Any], items: Sequence[Any], error: Exception) -> NoReturn:
+def raise_interrupted(
+    call: str, answers: Sequence[object], items: Sequence[object], error: Exception
+) -> NoReturn:
     """Raise `BatchInterruptedError`, or the error that stopped the batch if no item was touched."""
     if not answers and not isinstance(error, OutcomeUnknownError):
         raise error
@@ -104,7 +106,7 @@ def raise_interrupted(call: str, answers: Sequence[Any], items: Sequence[Any], e
     raise interrupted from error
 
 
-def interrupted_reading(error: BloomError, call: str, items: Sequence[Any]) -> BatchInterruptedError:
+def interrupted_reading(error: BloomError, call: str, items: Sequence[object]) -> BatchInterruptedError:
     """Return the error of one batch of many, the later of which have not been read."""
     if not isinstance(error, BatchInterruptedError):
         return interrupted_by(error, call, [], items, getattr(error, "tokens", ()), unread=True)
@@ -113,7 +115,7 @@ def interrupted_reading(error: BloomError, call: str, items: Sequence[Any]) -> B
     return interrupted
 
 
-def raise_unread(error: BloomError, call: str, items: Sequence[Any], *, is_alone: bool) -> NoReturn:
+def raise_unread(error: BloomError, call: str, items: Sequence[object], *, is_alone: bool) -> NoReturn:
     """Raise the error of one batch of many.
 
     :param is_alone: the caller still has the items, and can make the whole call again.
@@ -127,8 +129,8 @@ def raise_unread(error: BloomError, call: str, items: Sequence[Any], *, is_alone
 def interrupted_by(
     error: BaseException | None,
     call: str,
-    answers: Sequence[Any],
-    items: Sequence[Any],
+    answers: Sequence[object],
+    items: Sequence[object],
     tokens: Sequence[str | None],
     *,
     unread: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Unpack
+from typing import ClassVar, Final, Unpack
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from bloomredis.errors import OutcomeUnknownError
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
-from bloomredis.operations.options import CommonParameters, Options, Seconds
-from bloomredis.protocol import scripts
+from bloomredis.operations.options import Common, Options, Seconds
+from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.calls import send
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.pieces import PIECE_BYTES
@@ -38,7 +38,7 @@ class CountingOperations(Queueing, FilterOperations):
         capacity: int | None = None,
         error_rate: float | None = None,
         ttl: Seconds | None = None,
-        **common: Unpack[CommonParameters[Any]],
+        **common: Unpack[Common],
     ) -> None:
         options = Options(**common)
         new = planning.template(capacity, error_rate, None, COUNTING)
@@ -49,7 +49,7 @@ class CountingOperations(Queueing, FilterOperations):
         lanes, safe = Lanes(stored.key, REMOVAL), options.retry_safe
         self._removing = Membership(stored, lanes, self.removals, retry_safe=safe, change=_REMOVE)
 
-    def remove(self, item: Any, *, token: str | None = None) -> Op[bool]:
+    def remove(self, item: object, *, token: str | None = None) -> Op[bool]:
         """Take an item out once; True if it was in, False (and nothing is changed) if it was not."""
         encoded = self.codec.encode(item)
         pending = None if token is None else parse_token(token, encoded, REMOVAL)
@@ -68,7 +68,7 @@ class CountingOperations(Queueing, FilterOperations):
         """Return the number of counters that are not 0; all are read, in pieces, at about 1 ms a megabyte."""
         ones = 0
         for start in range(found.first_byte, found.size_bytes, PIECE_BYTES):
-            piece = yield from send(("GETRANGE", found.key, start, start + PIECE_BYTES - 1))
+            piece = yield from send(("GETRANGE", found.key, start, start + PIECE_BYTES - 1), forms.data)
             pairs = np.frombuffer(piece, dtype=np.uint8)
             ones += int(np.count_nonzero(pairs & 0xF0)) + int(np.count_nonzero(pairs & 0x0F))
         return ones

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.operations.claims.calls import Claims
@@ -19,10 +19,11 @@ from bloomredis.operations.options import Options
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.operations.whole.loading import load, load_items
+from bloomredis.protocol import forms
 from bloomredis.protocol.calls import send
 from bloomredis.protocol.pending import PendingCalls
 from bloomredis.protocol.receipts import Lanes, parse_token
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.steps import Batches, Op
 from bloomredis.stored.foreign.bitmap import ForeignLayout
 from bloomredis.stored.header import COUNTING, FILTER
 from bloomredis.stored.module.filter import StoredModule
@@ -80,7 +81,7 @@ class FilterOperations(StoredVerbs):
 
     # -- items
 
-    def add(self, item: Any, *, token: str | None = None) -> Op[bool]:
+    def add(self, item: object, *, token: str | None = None) -> Op[bool]:
         """Add an item; True if this call was the first to add it."""
         return self.add_one(self.codec.encode(item), token)
 
@@ -88,7 +89,7 @@ class FilterOperations(StoredVerbs):
         """Add an item, which has been encoded."""
         return self._answering.add_one(encoded, None if token is None else parse_token(token, encoded))
 
-    def contains(self, item: Any) -> Op[bool]:
+    def contains(self, item: object) -> Op[bool]:
         """Return whether an item is in the filter."""
         return self.test_one(self.codec.encode(item))
 
@@ -96,7 +97,7 @@ class FilterOperations(StoredVerbs):
         """Test an item, which has been encoded."""
         return self._answering.test_one(encoded)
 
-    def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
+    def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add `items`, which have been encoded."""
         return self._answering.add(encoded, items)
 
@@ -119,11 +120,11 @@ class FilterOperations(StoredVerbs):
         """True if a call has no answer yet."""
         return not self.pending.is_empty
 
-    def in_local_cache(self, item: Any) -> bool:
+    def in_local_cache(self, item: object) -> bool:
         """True if the local cache proves that an item is in the filter."""
         return self.cache is not None and self.cache.has(self.codec.encode(item))
 
-    def load(self, source: Any, progress: Callable[[int], object] | None = None) -> Op[int]:
+    def load(self, source: Batches, progress: Callable[[int], object] | None = None) -> Op[int]:
         """Add items as fast as possible, without an answer for each; return how many were read.
 
         :param source: an iterator of batches of `loading.LOAD_ITEMS`.
@@ -141,12 +142,12 @@ class FilterOperations(StoredVerbs):
 
     # -- claims: check and set in two steps, for workers that may crash in between
 
-    def claim_one(self, encoded: bytes, item: Any, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
+    def claim_one(self, encoded: bytes, item: object, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
         """Claim an item, which has been encoded."""
         return self._claims.claim(encoded, item, terms, make)
 
     def claim_encoded(
-        self, encoded: Encoded, items: Sequence[Any], terms: Terms, make: Callable[[Held], C]
+        self, encoded: Encoded, items: Sequence[object], terms: Terms, make: Callable[[Held], C]
     ) -> Op[list[C]]:
         """Claim `items`, which have been encoded."""
         return self._claims.claim_many(encoded, items, terms, make)
@@ -205,7 +206,9 @@ class FilterOperations(StoredVerbs):
             return info.expected_ones(found.header)
         ones = 0
         for start in range(found.first_byte, found.size_bytes, _BITCOUNT_BYTES):
-            ones += yield from send(("BITCOUNT", found.key, start, start + _BITCOUNT_BYTES - 1))
+            ones += yield from send(
+                ("BITCOUNT", found.key, start, start + _BITCOUNT_BYTES - 1), forms.integer
+            )
         return ones
 
     def _discard_pending(self, generation: bytes | None = None) -> None:

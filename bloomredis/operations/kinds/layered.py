@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self, Unpack
+from typing import ClassVar, Self, Unpack
 
 from bloomredis import arguments
 from bloomredis.operations.kinds.filter import FilterOperations
-from bloomredis.operations.options import CommonParameters, Options, Seconds
+from bloomredis.operations.options import Common, Options, Seconds
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.steps import Op
@@ -40,7 +40,7 @@ class LayeredOperations(FilterOperations):
         super().__init__(stored, options)
 
     @classmethod
-    def from_server(cls, name: str, **common: Unpack[CommonParameters[Any]]) -> Self:
+    def from_server(cls, name: str, **common: Unpack[Common]) -> Self:
         """Return the operations of a filter whose parameters are read from the server."""
         operations = cls.__new__(cls)
         LayeredOperations.__init__(operations, name, Options(**common))

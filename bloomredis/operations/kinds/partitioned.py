@@ -23,7 +23,7 @@ class PartitionedLayout(ForeignLayout, Protocol):
     """A layout whose system spreads the items over servers and keys."""
 
     @property
-    def servers(self) -> tuple[Any, ...] | None:
+    def servers(self) -> tuple[object, ...] | None:
         """The servers as the system names them, None for one."""
 
     @property
@@ -75,7 +75,7 @@ class PartitionedOperations(RoutedOperations):
         """Raise `TypeError`: bitmaps without a header are not rebuilt."""
         raise TypeError(f"{self.name!r} has no header, so its clients could not follow a rebuild")
 
-    def snapshot(self) -> Op[LocalFilter[Any]]:
+    def snapshot(self) -> Op[LocalFilter[object]]:
         """Raise `TypeError`: several bitmaps are not copied."""
         raise TypeError(f"{self.name!r} is in several bitmaps, which are not copied")
 

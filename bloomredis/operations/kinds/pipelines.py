@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from zlib import crc32
 
 from bloomredis.operations.kinds.filter import FilterOperations
+from bloomredis.operations.options import Options
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.receipts import Lane, Lanes, give_back
 from bloomredis.protocol.steps import Op
+from bloomredis.stored.foreign.bitmap import ForeignLayout
+from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.item_calls import Add, Contains, ItemCall
 
 
@@ -22,7 +25,7 @@ class AnyPipeline(Protocol):
     """A pipeline of redis-py or valkey-py: sync or asyncio, of one server or of a cluster."""
 
     @property
-    def execute_command(self) -> Callable[..., Any]:
+    def execute_command(self) -> Callable[..., object]:
         """Queue a command."""
 
 
@@ -114,11 +117,18 @@ def _queue(pipe: AnyPipeline) -> object:
 class Queueing(FilterOperations):
     """The verbs that are queued on a caller's pipeline, of filters whose keys never change."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(
+        self,
+        stored: Stored,
+        options: Options,
+        *,
+        foreign: ForeignLayout | None = None,
+        cache_check: float | None = None,
+    ) -> None:
+        super().__init__(stored, options, foreign=foreign, cache_check=cache_check)
         self._pipelines = Pipelines(self.lanes)
 
-    def queue_add(self, pipe: AnyPipeline, item: Any) -> Op[None]:
+    def queue_add(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue an add; that place in `pipe.execute()` holds 1 or 0."""
         handle = yield from self.stored.acquire()
         encoded = self.codec.encode(item)
@@ -129,7 +139,7 @@ class Queueing(FilterOperations):
             lane.next_call(crc32(packed, handle.check))
         filling.put(pipe, Add(self.membership.template(handle), packed, lane, (encoded,), 0.0))
 
-    def queue_contains(self, pipe: AnyPipeline, item: Any) -> Op[None]:
+    def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue a test; that place in `pipe.execute()` holds 1 or 0."""
         handle = yield from self.stored.acquire()
         packed, filling = handle.layout.pack_one(self.codec.encode(item)), self._pipelines.filling(pipe)

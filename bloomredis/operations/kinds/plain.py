@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, Unpack
+from typing import Final, Unpack
 
 from bloomredis import arguments
 from bloomredis.arguments import OnFull
@@ -16,7 +16,7 @@ from bloomredis.operations.items.capacity import Fullness
 from bloomredis.operations.items.outcomes import Answers
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
-from bloomredis.operations.options import CommonParameters, Options, Seconds, lifetime
+from bloomredis.operations.options import Common, Options, Seconds, lifetime
 from bloomredis.operations.whole.rebuilding import Rebuilding
 from bloomredis.operations.whole.snapshot import LocalFilter, snapshot
 from bloomredis.protocol import clock
@@ -56,7 +56,7 @@ class PlainOperations(Queueing, FilterOperations):
         on_full: OnFull = "warn",
         local_cache: bool = False,
         local_cache_check: Seconds = 1.0,
-        **common: Unpack[CommonParameters[Any]],
+        **common: Unpack[Common],
     ) -> None:
         options = Options(**common)
         arguments.flags(refresh_ttl=refresh_ttl, local_cache=local_cache)
@@ -78,7 +78,7 @@ class PlainOperations(Queueing, FilterOperations):
         self.fullness = fullness
         self.membership.fullness = fullness
 
-    def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
+    def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add `items`, which have been encoded."""
         operation, fullness = super().add_encoded(encoded, items), self.fullness
         if fullness is None:
@@ -122,7 +122,7 @@ class PlainOperations(Queueing, FilterOperations):
         other._watch(Fullness(stored, "warn"))  # noqa: SLF001 - its own class
         return other
 
-    def snapshot(self) -> Op[LocalFilter[Any]]:
+    def snapshot(self) -> Op[LocalFilter[object]]:
         """Return a copy of the filter in this process."""
         return snapshot(self.stored, self.codec)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Unpack
+from typing import Final, Unpack
 
 from bloomredis import arguments
 from bloomredis.bits import sizing
 from bloomredis.operations.kinds.layered import LayeredOperations
-from bloomredis.operations.options import CommonParameters, Options, Seconds
+from bloomredis.operations.options import Common, Options, Seconds
 from bloomredis.stored import planning
 from bloomredis.stored.layers.record import MAX_SLICES, RotatingRecord
 
@@ -28,7 +28,7 @@ class RotatingOperations(LayeredOperations):
         window: Seconds,
         slices: int = 4,
         layout: str | None = None,
-        **common: Unpack[CommonParameters[Any]],
+        **common: Unpack[Common],
     ) -> None:
         cut = sizing.positive("slices", slices, MAX_SLICES)
         width = -(-1000 * arguments.milliseconds("window", window) // cut)

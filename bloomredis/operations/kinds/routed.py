@@ -20,16 +20,16 @@ from bloomredis.operations.items.outcomes import PASSING, Answers, interrupted_b
 from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import AnyPipeline, Queueing
 from bloomredis.operations.kinds.verbs import Keep, Verbs
-from bloomredis.operations.options import Options
+from bloomredis.operations.options import Options, Seconds
 from bloomredis.operations.whole.loading import load_one_batch
 from bloomredis.protocol.gather import at, gather, unless_failed
 from bloomredis.protocol.keys import as_bytes
-from bloomredis.protocol.steps import Next, Op
+from bloomredis.protocol.steps import Batches, Next, Op
 
 T = TypeVar("T")
 C = TypeVar("C")
 Place = tuple[int, Any]
-"""The part that an item lives in: the number of its server, and its name among the parts there."""
+"""The part that an item lives in: the number of its server, and a name or a state, as the class has it."""
 
 LOADED_TOGETHER: Final = 4
 """Parts that a load works on at a time: each takes memory while its segments are sent."""
@@ -64,6 +64,10 @@ class RoutedOperations(Verbs):
     def _new_part(self, place: Place) -> Queueing:
         """Return the operations of a part."""
 
+    @abstractmethod
+    def expire(self, seconds: Seconds) -> Op[None]:
+        """Let everything that the filter stores expire that many seconds (or a timedelta) from now."""
+
     def _ready(self) -> Op[None]:
         """Open the filter, if the parts of items depend on what is stored."""
         return
@@ -89,7 +93,7 @@ class RoutedOperations(Verbs):
         yield from self._ready()
         return (yield from self._on(self._place(encoded), call))
 
-    def _queued(self, item: Any, call: Callable[[Queueing], Op[None]]) -> Op[None]:
+    def _queued(self, item: object, call: Callable[[Queueing], Op[None]]) -> Op[None]:
         yield from self._ready_anew()
         yield from self._route_encoded(self.codec.encode(item), call)
 
@@ -124,17 +128,17 @@ class RoutedOperations(Verbs):
 
     # -- items
 
-    def add(self, item: Any, *, token: str | None = None) -> Op[bool]:
+    def add(self, item: object, *, token: str | None = None) -> Op[bool]:
         """Add an item; True if this call was the first to add it."""
         encoded = self.codec.encode(item)
         return self._route_encoded(encoded, lambda part: part.add_one(encoded, token))
 
-    def contains(self, item: Any) -> Op[bool]:
+    def contains(self, item: object) -> Op[bool]:
         """Return whether an item is in the filter."""
         encoded = self.codec.encode(item)
         return self._route_encoded(encoded, lambda part: part.test_one(encoded))
 
-    def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
+    def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add `items`, which have been encoded."""
         answered = Answered()
 
@@ -186,12 +190,12 @@ class RoutedOperations(Verbs):
 
     # -- claims
 
-    def claim_one(self, encoded: bytes, item: Any, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
+    def claim_one(self, encoded: bytes, item: object, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
         """Claim an item, which has been encoded."""
         return self._route_encoded(encoded, lambda part: part.claim_one(encoded, item, terms, make))
 
     def claim_encoded(
-        self, encoded: Encoded, items: Sequence[Any], terms: Terms, make: Callable[[Held], C]
+        self, encoded: Encoded, items: Sequence[object], terms: Terms, make: Callable[[Held], C]
     ) -> Op[list[C]]:
         """Claim `items`, which have been encoded."""
         claimed: list[tuple[Queueing, Held]] = []
@@ -238,12 +242,12 @@ class RoutedOperations(Verbs):
 
     # -- pipelines and bulk
 
-    def queue_add(self, pipe: AnyPipeline, item: Any) -> Op[None]:
+    def queue_add(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue an add; that place in `pipe.execute()` holds 1 or 0."""
         self._check_one_server()
         return self._queued(item, lambda part: part.queue_add(pipe, item))
 
-    def queue_contains(self, pipe: AnyPipeline, item: Any) -> Op[None]:
+    def queue_contains(self, pipe: AnyPipeline, item: object) -> Op[None]:
         """Queue a test; that place in `pipe.execute()` holds 1 or 0."""
         self._check_one_server()
         return self._queued(item, lambda part: part.queue_contains(pipe, item))
@@ -252,9 +256,10 @@ class RoutedOperations(Verbs):
         if self.servers > 1:
             raise TypeError(f"{self.name!r} is on {self.servers} servers, and a pipeline is on one")
 
-    def load(self, source: Any, progress: Callable[[int], object] | None = None) -> Op[int]:
+    def load(self, source: Batches, progress: Callable[[int], object] | None = None) -> Op[int]:
         """Add items as fast as possible, without an answer for each; return how many were read."""
         done = 0
+        batch: list[object] | None
         while batch := (yield Next(source)):
             yield from self._ready_anew()
             with rows_from(done):
@@ -274,7 +279,7 @@ class RoutedOperations(Verbs):
         return done
 
 
-def _raise_unread(error: Exception, batch: Sequence[Any], *, is_alone: bool) -> NoReturn:
+def _raise_unread(error: Exception, batch: Sequence[object], *, is_alone: bool) -> NoReturn:
     """Raise the error of a load; what was added of the batch is there already the next time."""
     if isinstance(error, BatchInterruptedError):
         error = error.__cause__ if isinstance(error.__cause__, BloomError) else error
@@ -283,7 +288,7 @@ def _raise_unread(error: Exception, batch: Sequence[Any], *, is_alone: bool) -> 
     raise error
 
 
-def _loaded(part: FilterOperations, items: Sequence[Any]) -> Op[None]:
+def _loaded(part: FilterOperations, items: Sequence[object]) -> Op[None]:
     return load_one_batch(part.stored, part.membership, part.codec, items)
 
 
@@ -327,10 +332,10 @@ def put_together(
 
 def stopped_batch(
     call: str,
-    answers: Sequence[Any],
-    items: Sequence[Any],
+    answers: Sequence[object],
+    items: Sequence[object],
     error: Exception,
-    outcomes: Iterable[tuple[list[int], Any]],
+    outcomes: Iterable[tuple[list[int], object]],
 ) -> BatchInterruptedError:
     """Return the error for a batch that stopped; raise its reason if no item was touched."""
     if all(answer is None for answer in answers) and not isinstance(error, BatchInterruptedError):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from bloomredis import arguments
 from bloomredis.bits import sizing
 from bloomredis.operations.kinds.layered import LayeredOperations
-from bloomredis.operations.options import CommonParameters, Options, Seconds
+from bloomredis.operations.options import Common, Options, Seconds
 from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import planning
@@ -30,7 +30,7 @@ class ScalingOperations(LayeredOperations):
         tightening_ratio: float = 0.5,
         layout: str | None = None,
         ttl: Seconds | None = None,
-        **common: Unpack[CommonParameters[Any]],
+        **common: Unpack[Common],
     ) -> None:
         new = ScalingRecord(
             head=planning.whole(

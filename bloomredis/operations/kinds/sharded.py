@@ -16,7 +16,7 @@ from bloomredis.operations.kinds.filter import FilterOperations
 from bloomredis.operations.kinds.pipelines import Queueing
 from bloomredis.operations.kinds.routed import Place, RoutedOperations
 from bloomredis.operations.kinds.verbs import StoredVerbs
-from bloomredis.operations.options import CommonParameters, Options, Seconds
+from bloomredis.operations.options import Common, Options, Seconds
 from bloomredis.operations.whole import info
 from bloomredis.operations.whole.info import FilterInfo
 from bloomredis.protocol.gather import beside
@@ -50,7 +50,7 @@ class Shard(Queueing):
             return [False] * len(parts_of(encoded)[0])
         return (yield from self.membership.test(encoded))
 
-    def add_encoded(self, encoded: Encoded | Prepared, items: Sequence[Any]) -> Op[Answers]:
+    def add_encoded(self, encoded: Encoded | Prepared, items: Sequence[object]) -> Op[Answers]:
         """Add `items`, which have been encoded."""
         return self.membership.add(encoded, items)
 
@@ -70,19 +70,18 @@ class ShardedOperations(StoredVerbs, RoutedOperations):
         layout: str | None = None,
         seed: int | None = None,
         ttl: Seconds | None = None,
-        **common: Unpack[CommonParameters[Any]],
+        **common: Unpack[Common],
     ) -> None:
         options = Options(**common)
         super().__init__(checked_name(name), Codec(options.encode, None), options)
-        wanted: dict[str, Any] = {
-            "shards": None if shards is None else checked_shards(shards),
-            "seed": None if seed is None else checked_seed(seed),
-        }
+        shards = None if shards is None else checked_shards(shards)
+        seed = None if seed is None else checked_seed(seed)
         if layout is not None:
             planning.check_name(layout)
         made_for = arguments.parameters(capacity, error_rate)
-        plan = made_for and partial(shard_record.plan, *made_for, layout=layout, **wanted)
+        plan = made_for and partial(shard_record.plan, *made_for, layout=layout, shards=shards, seed=seed)
         storage = options.storage(ttl, can_create=plan is not None)
+        wanted = {"shards": shards, "seed": seed}
         self.stored = StoredShards(name, plan=plan, layout=layout, wanted=wanted, **storage)
         self.lanes = Lanes(self.stored.key)
         self.servers = 1

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bloomredis import arguments
 from bloomredis.arguments import listed
@@ -50,18 +50,18 @@ class Verbs(ABC):
     batched: set[str]
     """Verbs of which this object has made a batch of claims."""
 
-    def add_many(self, items: Sequence[Any]) -> Op[Answers] | Op[list[bool]]:
+    def add_many(self, items: Sequence[object]) -> Op[Answers] | Op[list[bool]]:
         """Add items; return for each, in order, whether it was new."""
         encoded = self.codec.encode_all(items)
         return self.add_encoded(encoded, items) if items else _nothing()
 
-    def contains_many(self, items: Sequence[Any]) -> Op[list[bool]]:
+    def contains_many(self, items: Sequence[object]) -> Op[list[bool]]:
         """Return for each item, in order, whether it is in the filter."""
         encoded = self.codec.encode_all(items)
         return self.contains_encoded(encoded) if encoded else _nothing()
 
     def claim(
-        self, item: Any, lease: float | timedelta, make: Callable[[Held], C], owner: str | None = None
+        self, item: object, lease: float | timedelta, make: Callable[[Held], C], owner: str | None = None
     ) -> Op[C]:
         """Hold an item while working on it, unless it is done or another worker holds it."""
         terms = Terms.of(lease, owner)
@@ -69,7 +69,7 @@ class Verbs(ABC):
 
     def claim_many(
         self,
-        items: Iterable[Any],
+        items: Iterable[object],
         lease: float | timedelta,
         make: Callable[[Held], C],
         owner: str | None = None,
@@ -86,7 +86,7 @@ class Verbs(ABC):
         """Put the item into the filter and drop the claim, in one step."""
         return with_connection(until_lease_ends(held, self.commit_now))
 
-    def commit_many(self, claims: Sequence[Any], helds: Sequence[Held]) -> Op[list[State]]:
+    def commit_many(self, claims: Sequence[object], helds: Sequence[Held]) -> Op[list[State]]:
         """Commit claims in one round trip; return the state of each afterwards."""
         commit = partial(all_until_leases_end, commit=self.commit_now)
         return with_connection(each_of("commit_many", claims, helds, commit, self.batched))
@@ -95,7 +95,7 @@ class Verbs(ABC):
         """Give the item back."""
         return with_connection(self.release_now(held))
 
-    def release_many(self, claims: Sequence[Any], helds: Sequence[Held]) -> Op[list[State]]:
+    def release_many(self, claims: Sequence[object], helds: Sequence[Held]) -> Op[list[State]]:
         """Release claims in one round trip; return the state of each afterwards."""
         release = partial(together, call=self.release_now)
         return with_connection(each_of("release_many", claims, helds, release, self.batched))
@@ -105,7 +105,7 @@ class Verbs(ABC):
         return with_connection(self.extend_now(held, arguments.milliseconds("lease", lease)))
 
     def extend_many(
-        self, claims: Sequence[Any], helds: Sequence[Held], lease: float | timedelta
+        self, claims: Sequence[object], helds: Sequence[Held], lease: float | timedelta
     ) -> Op[list[State]]:
         """Extend claims in one round trip; return the state of each afterwards."""
         duration = arguments.milliseconds("lease", lease)
@@ -129,7 +129,7 @@ class Verbs(ABC):
         return (yield from self.info()).approximate_count
 
     @abstractmethod
-    def add_encoded(self, encoded: Encoded, items: Sequence[Any]) -> Op[Answers]:
+    def add_encoded(self, encoded: Encoded, items: Sequence[object]) -> Op[Answers]:
         """Add `items`, which have been encoded."""
 
     @abstractmethod
@@ -137,12 +137,12 @@ class Verbs(ABC):
         """Test items that have been encoded."""
 
     @abstractmethod
-    def claim_one(self, encoded: bytes, item: Any, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
+    def claim_one(self, encoded: bytes, item: object, terms: Terms, make: Callable[[Held], C]) -> Op[C]:
         """Claim an item, which has been encoded."""
 
     @abstractmethod
     def claim_encoded(
-        self, encoded: Encoded, items: Sequence[Any], terms: Terms, make: Callable[[Held], C]
+        self, encoded: Encoded, items: Sequence[object], terms: Terms, make: Callable[[Held], C]
     ) -> Op[list[C]]:
         """Claim `items`, which have been encoded."""
 
@@ -179,7 +179,7 @@ class Verbs(ABC):
         """Return what keeps answers of the filter as it is now that nobody is there to receive."""
 
     def new_items(
-        self, batch: Sequence[T], keys: Sequence[Any], answers: Sequence[bool]
+        self, batch: Sequence[T], keys: Sequence[object], answers: Sequence[bool]
     ) -> Generator[T, None, None]:
         """Yield the items of a batch whose keys were new; the answers that nobody asks for are kept."""
         keep = self.keeper()  # the filter may be another one by the time that a caller leaves

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn
+from typing import BinaryIO, Final, NoReturn, cast
 
 from bloomredis.arguments import shown
 from bloomredis.stored.saved import format as saved
@@ -57,8 +57,7 @@ def read(file: File) -> Iterator[BinaryIO]:
         yield file
         return
     with Path(file).open("rb") as opened:
-        whole: Any = Whole(opened)
-        yield whole
+        yield cast("BinaryIO", Whole(opened))  # by `__getattr__`
 
 
 class Whole:
@@ -74,7 +73,7 @@ class Whole:
         """Return up to so many bytes, none at the end."""
         return self._file.read(size)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)
 
 

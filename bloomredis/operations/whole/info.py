@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from bloomredis.bits import sizing
 from bloomredis.bits.bitmap import Bits
 from bloomredis.stored import planning
+from bloomredis.stored.foreign.bitmap import ForeignLayout
 from bloomredis.stored.header import COUNTING, Header
 from bloomredis.stored.layers.record import LayerRecord
-from bloomredis.stored.saved.format import Part, Saved
+from bloomredis.stored.saved.format import Part, Record, Saved
 from bloomredis.stored.shards.record import RECORD_BYTES
 from bloomredis.stored.state.handle import Description
 
@@ -50,7 +50,7 @@ class FilterInfo:
     layers: tuple[FilterInfo, ...] = ()
 
 
-def known(head: Header | None, layout: Any) -> dict[str, object]:
+def known(head: Header | None, layout: ForeignLayout | None) -> dict[str, object]:
     """Return the parameters of a filter as far as they are known without I/O."""
     if head is not None:
         return {"capacity": head.capacity, "error_rate": head.error_rate, "layout": head.layout}
@@ -174,7 +174,7 @@ class Parts:
     """
 
     parts: Sequence[tuple[Description, Bits]]
-    record: Any = None
+    record: Record = None
     ttl: int = 0
 
     @property

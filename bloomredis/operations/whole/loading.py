@@ -29,14 +29,14 @@ from bloomredis.errors import (
 )
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.items.outcomes import PASSING, raise_unread
-from bloomredis.protocol import scripts
+from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.replies import OutcomeMatters
-from bloomredis.protocol.steps import Compute, Next, Op
+from bloomredis.protocol.steps import Batches, Compute, Next, Op
 from bloomredis.stored.state.base import Stored
 from bloomredis.stored.state.handle import Handle, LayoutChanged
 
-_OR_SEGMENT: Final = scripts.load("or_segment")
-_LOAD: Final = scripts.load("module_load")
+_OR_SEGMENT: Final = scripts.load("or_segment", forms.data)
+_LOAD: Final = scripts.load("module_load", forms.integer)
 
 LOAD_ITEMS: Final = 1 << 14
 """Items that a load reads at a time."""
@@ -174,7 +174,7 @@ def load(
     stored: Stored,
     membership: Membership,
     encoder: Encoder,
-    source: Any,
+    source: Batches,
     progress: Callable[[int], object] | None,
 ) -> Op[int]:
     """Add items as fast as possible; return how many were read.
@@ -185,7 +185,7 @@ def load(
     batches = Load(stored.segmented(handle), encoder)
     done = 0
     while True:
-        batch = yield Next(source, batches.take)
+        batch: list[object] | None = yield Next(source, batches.take)
         if batches.items and (batches.is_full or not batch):
             before, done = done, done + batches.items
             with counted(before), OutcomeMatters(stored.name):
@@ -283,7 +283,7 @@ class _Rows:
 
 
 def load_items(
-    stored: Stored, encoder: Encoder, source: Any, progress: Callable[[int], object] | None
+    stored: Stored, encoder: Encoder, source: Batches, progress: Callable[[int], object] | None
 ) -> Op[int]:
     """Add items, some in each script; return how many were read.
 
@@ -304,7 +304,7 @@ def _send_items(stored: Stored, encoded: Sequence[str | bytes]) -> Op[None]:
     for start in range(0, len(encoded), handle.items):
         piece = encoded[start : start + handle.items]
 
-        def work(handle: Handle, piece: Sequence[str | bytes] = piece) -> Op[None]:
+        def work(handle: Handle, piece: Sequence[str | bytes] = piece) -> Op[int]:
             return stored.run(_LOAD, handle, [handle.layout.pack(piece)])
 
         yield from stored.attempt(work)

@@ -47,7 +47,7 @@ class Answers(Protocol):
     def has(self, encoded: bytes) -> bool:
         """Return True if an item is in the filter."""
 
-    def has_many(self, encoded: Encoded) -> Any:
+    def has_many(self, encoded: Encoded) -> NDArray[np.bool_]:
         """Return the answer for each item, as an array."""
 
 
@@ -141,7 +141,7 @@ class LocalFilter(Generic[I]):
         return f"<LocalFilter of {self.name!r}: {self.about.size_bytes} bytes>"
 
 
-def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter[Any]]:
+def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter[object]]:
     """Copy a filter into this process.
 
     Reading costs the server some 1 ms a megabyte, in pieces of 0.1 ms; items added meanwhile may be in.
@@ -160,7 +160,7 @@ def snapshot(stored: Stored, encoder: Encoder) -> Op[LocalFilter[Any]]:
             return _local(stored.name, found, bits, encoder)
 
 
-def _local(name: str, found: Description, bits: Bits, encoder: Encoder) -> LocalFilter[Any]:
+def _local(name: str, found: Description, bits: Bits, encoder: Encoder) -> LocalFilter[object]:
     return LocalFilter(name, bits, info.Parts([(found, bits)]), encoder)
 
 
@@ -225,7 +225,7 @@ def _opened(path: str | os.PathLike[str], encoded: int | None, *, verify: bool) 
         encoding.check(os.fspath(path), mergeable.whole(saved).encoding, encoded)
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     parts = list(_parts(saved, data))
-    record: Any = saved.parsed
+    record = saved.parsed
     about = info.Parts(parts, record, saved.ttl)
     if isinstance(record, LayerRecord):
         return Opened(AnyOf([bits for _, bits in parts]), about)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 from bloomredis.errors import BloomError
 from bloomredis.operations.whole.files import Reader, Writer
@@ -96,18 +96,24 @@ class FileTarget:
         yield from ()
 
 
+class Named(Protocol):
+    """The verbs of a filter, which may have its state in one place."""
+
+    name: str
+
+
 def within(side: int | None, operation: Op[T]) -> Op[T]:
     """Run an operation over one of several clients, each of which may be one of several servers."""
     if side is None:
         return (yield from operation)
 
-    def sent(step: Step) -> Op[Any]:
+    def sent(step: Step) -> Op[object]:
         return (yield step.to(side) if isinstance(step, Call | Many) else step)
 
     return (yield from through(operation, sent))
 
 
-def stored_of(operations: Any) -> Stored:
+def stored_of(operations: Named) -> Stored:
     """Return the state of a filter that can be read.  Raises `TypeError` for bitmaps and keys of others."""
     stored = getattr(operations, "stored", None)
     if not isinstance(stored, Stored):
@@ -116,7 +122,7 @@ def stored_of(operations: Any) -> Stored:
     return stored
 
 
-def class_of(operations: Any) -> str:
+def class_of(operations: Named) -> str:
     """Return the public class of a filter, whatever a program calls its own."""
     stored = stored_of(operations)
     return stored.called if isinstance(stored, Versioned) else ""

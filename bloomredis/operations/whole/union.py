@@ -7,7 +7,7 @@ is atomic.  Nothing that others add meanwhile is lost, and it may be done again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -19,7 +19,7 @@ from bloomredis.operations.items.capacity import Fullness
 from bloomredis.operations.items.membership import Membership
 from bloomredis.operations.whole.snapshot import LocalFilter
 from bloomredis.operations.whole.transfer import Progress
-from bloomredis.protocol import scripts
+from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.pieces import PIECE_BYTES
 from bloomredis.protocol.replies import OutcomeMatters
@@ -33,7 +33,8 @@ from bloomredis.stored.state.handle import Description, Handle, LayoutChanged
 
 T = TypeVar("T")
 
-_OR_SEGMENT, _OR_FROM = scripts.load("or_segment"), scripts.load("or_from")
+_OR_SEGMENT: Final = scripts.load("or_segment", forms.data)
+_OR_FROM: Final = scripts.load("or_from", forms.integer)
 _log: Final = logging.getLogger("bloomredis")
 
 
@@ -55,8 +56,11 @@ class Whole(Protocol):
     name: str
     stored: Stored
 
-    def on_part(self, number: int, call: Callable[[Any], Op[T]]) -> Op[T]:
+    def on_part(self, number: int, call: Callable[[OneKey], Op[T]]) -> Op[T]:
         """Run an operation of the part with that number, which is given its verbs."""
+
+
+Pieces = Iterator[list[bytes]] | AsyncIterator[list[bytes]]
 
 
 @dataclass(frozen=True)
@@ -70,12 +74,12 @@ class Source:
 
     name: str
     saved: Saved
-    pieces: Callable[[Part], Any]
+    pieces: Callable[[Part], Pieces]
     beside: Callable[[Part, bytes], bytes | None]
 
 
 def stored_source(
-    parts: StoredParts, pieces: Callable[[Part], Any], together: Callable[[bytes, bytes], bool]
+    parts: StoredParts, pieces: Callable[[Part], Pieces], together: Callable[[bytes, bytes], bool]
 ) -> Source:
     """Return a filter of a server as a source.
 
@@ -89,7 +93,7 @@ def stored_source(
     return Source(parts.name, parts.saved, pieces, beside)
 
 
-def local_source(local: LocalFilter[Any], pieces: Callable[[Part], Any]) -> Source:
+def local_source(local: LocalFilter[Any], pieces: Callable[[Part], Pieces]) -> Source:
     """Return a copy in this process as a source."""
     return Source(local.name, local.about.saved, pieces, lambda *_: None)
 
@@ -170,15 +174,15 @@ def _way(stored: Stored, handle: Handle, source: Source, part: Part) -> Callable
     temporaries = (stored.auxiliary + b"segment:old", stored.auxiliary + b"segment:new")
     key = source.beside(part, handle.key)
     if key is None:
-        send = partial(stored.run, _OR_SEGMENT, handle, keys=temporaries)
-        return partial(_by_client, send, source.pieces(part))
-    send = partial(stored.run, _OR_FROM, handle, keys=(key, *temporaries))
-    return partial(_in_server, send, source.name, part)
+        or_segment = partial(stored.run, _OR_SEGMENT, handle, keys=temporaries)
+        return partial(_by_client, or_segment, source.pieces(part))
+    or_from = partial(stored.run, _OR_FROM, handle, keys=(key, *temporaries))
+    return partial(_in_server, or_from, source.name, part)
 
 
-def _by_client(send: Callable[[Arguments], Op[bytes]], pieces: Any, run: range) -> Op[int]:
+def _by_client(send: Callable[[Arguments], Op[bytes]], pieces: Pieces, run: range) -> Op[int]:
     """OR the next pieces; return how many bits are new."""
-    read: Sequence[bytes] = yield Next(pieces)
+    read: list[bytes] = yield Next(pieces)
     some = [(first, piece) for first, piece in zip(run, read, strict=True) if piece.strip(b"\0")]
     before = unless_failed((yield from gather(map(send, some))))
     return sum(map(_new_bits, before, (piece for _, piece in some)))

@@ -14,15 +14,15 @@ from typing import Final, Protocol, runtime_checkable
 from bloomredis.bits.encoding import Encoder
 from bloomredis.bits.layout import Layout
 from bloomredis.errors import FilterMismatchError
-from bloomredis.protocol import replies, scripts
-from bloomredis.protocol.calls import Wait, call, send
+from bloomredis.protocol import forms, replies, scripts
+from bloomredis.protocol.calls import Wait, call, send, send_all
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Command, Op
 from bloomredis.stored.header import Header
 from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
 
-_CONFIGURE: Final = scripts.load("configure")
+_CONFIGURE: Final = scripts.load("configure", forms.texts)
 _DESCRIPTION: Final = struct.Struct(">6sBBBB6sQQ")
 _PROBES: Final = 1  # the code of the classic layout: offsets, however they were computed
 
@@ -114,7 +114,7 @@ class StoredBitmap(Stored):
             command for key, _ in self.layers for command in (("STRLEN", key), ("PTTL", key))
         ]
         try:
-            found = yield from send(commands)
+            found = yield from send_all(commands, forms.integer)
         except Refusal as refusal:
             raise self.explained(refusal) from refusal
         sizes = zip(found[::2], found[1::2], strict=True)
@@ -132,7 +132,7 @@ class StoredBitmap(Stored):
     def clear(self) -> Op[None]:
         """Delete the bitmaps, which empties the filter."""
         yield from self.current()
-        yield from send(("UNLINK", *dict(self.layers)))
+        yield from send(("UNLINK", *dict(self.layers)), forms.integer)
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:  # noqa: ARG002 - see below
         """Delete all keys; True if a bitmap was not empty.
@@ -141,14 +141,15 @@ class StoredBitmap(Stored):
         """
         self.reset()
         there = any(found.size_bytes for found in (yield from self.current()))
-        yield from send(("UNLINK", *dict(self.layers), *self.other_keys))
+        yield from send(("UNLINK", *dict(self.layers), *self.other_keys), forms.integer)
         self.reset()
         return there
 
     def expire(self, ttl: int) -> Op[None]:
         """Let all keys expire in `ttl` ms."""
         yield from self.open()
-        yield from send([("PEXPIRE", key, ttl) for key in (*dict(self.layers), *self.other_keys)])
+        keys = (*dict(self.layers), *self.other_keys)
+        yield from send_all([("PEXPIRE", key, ttl) for key in keys], forms.integer)
 
 
 def _header(layout: ForeignLayout) -> Header:

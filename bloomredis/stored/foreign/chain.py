@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn, Protocol, runtime_checkable
 
 from bloomredis.errors import FilterFullError, FilterMismatchError
-from bloomredis.protocol import replies, scripts
+from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait, send
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
@@ -22,7 +22,7 @@ from bloomredis.stored.state.handle import Description, Handle
 MOST_BITMAPS: Final = 1024
 """Bitmaps of a chain: a script tests an item in all of them."""
 
-_DELETE: Final = scripts.load("delete")
+_DELETE: Final = scripts.load("delete", forms.integer)
 _LAYERS: Final = struct.Struct(">6sBBQ")
 
 
@@ -95,7 +95,7 @@ class StoredChain(StoredBitmap):
     def current(self) -> Op[list[Description]]:
         """Read the cursor, then describe each bitmap."""
         try:
-            cursor = (yield from send(("GET", self._cursor_key))) or b"0"
+            cursor = (yield from send(("GET", self._cursor_key), forms.text_or_nil)) or b"0"
         except Refusal as refusal:
             raise self._no_cursor(refusal) from refusal
         if not cursor.isdigit():
@@ -109,7 +109,7 @@ class StoredChain(StoredBitmap):
 
     def delete(self, arguments: Arguments, keys: Sequence[bytes]) -> Op[bool]:
         """Delete all bitmaps and the cursor in one step; True if there was one."""
-        existed: int = yield from self.attempt(
+        existed = yield from self.attempt(
             lambda handle: self.run(_DELETE, handle, arguments, keys, again=bool(keys))
         )
         self._follow_to(0)

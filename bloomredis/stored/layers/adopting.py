@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Final
 
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
-from bloomredis.protocol import replies, scripts
+from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import ADOPTED, Header
 from bloomredis.stored.layers.record import ScalingRecord
 from bloomredis.stored.one_key.single import StoredFilter
 
-_ADOPT: Final = scripts.load("adopt")
+_ADOPT: Final = scripts.load("adopt", forms.record)
 
 
 class AdoptedFilter(StoredFilter):

@@ -22,7 +22,7 @@ from bloomredis.errors import (
     FilterNotFoundError,
     OutcomeUnknownError,
 )
-from bloomredis.protocol import replies, scripts
+from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.replies import Refusal, Unconfirmed, unhex
 from bloomredis.protocol.steps import Op
@@ -33,16 +33,17 @@ from bloomredis.stored.state.base import Arguments, taken
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.state.versioned import Versioned
 
-_ADD_LAYER, _DESCRIBE_LAYERS, _SWEEP_LAYERS, _DELETE, _DESCRIBE, _CONTAINS = map(
-    scripts.load, ("add_layer", "describe_layers", "sweep_layers", "delete", "describe", "contains")
-)
+_ADD_LAYER, _DESCRIBE_LAYERS = (scripts.load(verb, forms.record) for verb in ("add_layer", "describe_layers"))
+_SWEEP_LAYERS, _DELETE = (scripts.load(verb, forms.integer) for verb in ("sweep_layers", "delete"))
+_DESCRIBE: Final = scripts.load("describe", forms.state)
+_CONTAINS: Final = scripts.load("contains")
 _ALL: Final = range(MAX_LAYERS)
 """The numbers of all layers that a filter can have which does not forget any."""
 
 _IDENTITY: Final = struct.Struct(">6sBBQ")
 
 
-class StoredLayers(Versioned):
+class StoredLayers(Versioned[LayerRecord]):
     """A filter of several layers under a record."""
 
     is_one_bitmap = False
@@ -95,14 +96,14 @@ class StoredLayers(Versioned):
         for number in self.record.numbers:
             key = self.layer_key(number)
             try:
-                text, size, ttl = yield from call(_DESCRIBE, [key], [])
+                data, size, ttl = yield from call(_DESCRIBE, [key], [])
             except Refusal as refusal:
                 if refusal.word != replies.MISSING:
                     raise self.explained(refusal) from refusal
                 continue
             left = ttl if ttl < 0 else max(0, ttl - self.record.grace)
             if left:
-                head = header.parse(unhex(text))
+                head = header.parse(data)
                 described.append(Description(key, head, size, HEADER_BYTES, ttl_seconds(left)))
         return described
 
@@ -212,9 +213,9 @@ class StoredLayers(Versioned):
     # -- the record
 
     def _read(self) -> Op[LayerRecord]:
-        text, left = yield from self._call(_DESCRIBE_LAYERS, [])
+        data, left = yield from self._call(_DESCRIBE_LAYERS, [])
         self._check_ttl(left)
-        return self._parsed(text)
+        return self._parsed(data)
 
     def _push(
         self, known: LayerRecord | None, wanted: LayerRecord, others: Sequence[int] = ()
@@ -237,12 +238,12 @@ class StoredLayers(Versioned):
         keys = [self.key, *map(self.layer_key, (wanted.newest, *layers))]
         made: Arguments = [wanted.template(), wanted.layer(wanted.newest).pack(), self._ttl]
         try:
-            text, left = yield from call(_ADD_LAYER, keys, [known.pack() if known else b"", *made], self.wait)
+            data, left = yield from call(_ADD_LAYER, keys, [known.pack() if known else b"", *made], self.wait)
         except Unconfirmed as error:
             raise OutcomeUnknownError(str(error)) from None
         if known is None:
             self._check_ttl(left)
-        return self._parsed(text)
+        return self._parsed(data)
 
     def _known(self, handle: Handle) -> LayerRecord:
         """Return the record of a handle."""
@@ -255,9 +256,10 @@ class StoredLayers(Versioned):
             return FilterMismatchError(f"{self.name!r} holds no {self.called} ({refusal}); use another name")
         return super().explained(refusal)
 
-    def _parsed(self, text: str | bytes) -> LayerRecord:
+    def _parsed(self, stored: bytes | str) -> LayerRecord:
+        """Return a record: its bytes, or in a refusal their hexadecimal digits."""
         try:
-            record = self._made.parse(unhex(text))
+            record = self._made.parse(unhex(stored) if isinstance(stored, str) else stored)
         except ValueError as error:
             raise FilterMismatchError(
                 f"{self.name!r} is no filter that this release can use: {error}"

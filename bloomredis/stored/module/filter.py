@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NoReturn, Unpack, cast
+from typing import Any, Final, NoReturn, TypeVar, Unpack, cast
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.module_items import (
@@ -34,12 +34,12 @@ from bloomredis.errors import (
     FilterNotFoundError,
     ServerRefusedError,
 )
-from bloomredis.protocol import replies, scripts
+from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import ScriptCall, beginning, parts, send
-from bloomredis.protocol.forms import checked
+from bloomredis.protocol.forms import read
 from bloomredis.protocol.keys import as_bytes
 from bloomredis.protocol.replies import Refusal
-from bloomredis.protocol.steps import Command, Op, Wire
+from bloomredis.protocol.steps import Command, Op, Outcome, Reply, Wire
 from bloomredis.stored import encoding
 from bloomredis.stored.encoding import OTHER
 from bloomredis.stored.header import KINDS, Header
@@ -50,11 +50,12 @@ from bloomredis.stored.state.handle import Description, Handle, LayoutChanged, t
 from bloomredis.stored.state.item_calls import Contains, FilterCall, Template
 from bloomredis.stored.state.versioned import Versioned
 
-_RESERVE, _MARK, _CLEAR, _DELETE = map(
-    scripts.load, ("module_reserve", "module_mark", "module_clear", "module_delete")
-)
-_OWN: Final = {verb: scripts.load(f"module_{verb}") for verb in ("add", "contains", "expire")}
-"""Scripts that take the place of those for other filters."""
+R = TypeVar("R")
+
+_RESERVE, _CLEAR = (scripts.load(verb, forms.module_state) for verb in ("module_reserve", "module_clear"))
+_MARK, _DELETE = (scripts.load(verb, forms.integer) for verb in ("module_mark", "module_delete"))
+_OWN: Final = frozenset(("add", "contains", "expire"))
+"""Verbs with a script of their own for the module, which replies in the form of that for other filters."""
 
 _GROWTH: Final = 2
 _LOOKS: Final = 100
@@ -133,7 +134,7 @@ def options(state: ModuleState) -> list[bytes | int | str]:
     return _options(state.entries, state.error_rate, state.growth)
 
 
-def answers_of(reply: Sequence[Any], count: int) -> list[bool] | None:
+def answers_of(reply: Sequence[int], count: int) -> list[bool] | None:
     """Return the answers to `count` items in a reply of BF.MEXISTS; None if a marker is missing."""
     return list(map(bool, reply[:count])) if all(reply[count:]) else None
 
@@ -177,7 +178,7 @@ class ContainsByModule(Contains):
         template, item = cast("ModuleTemplate", self.template), as_bytes(self.items[0])
         return [b"%b$%d\r\n%b\r\n%b" % (template.before_item, len(item), item, template.markers)], 1
 
-    def found(self, reply: Any) -> bool | None:
+    def found(self, reply: Reply) -> bool | None:
         """Return the answer to one item in a reply; None where a marker is missing, or it is no reply."""
         if not isinstance(reply, list) or not reply:
             return None
@@ -203,7 +204,7 @@ class ModuleTemplate(Template):
         return ContainsByModule(self, items)
 
 
-class StoredModule(Versioned):
+class StoredModule(Versioned[MarkedFilter]):
     """A filter of the module.
 
     :param new: capacity and error rate of a filter that is created if it is missing; None if it has to exist.
@@ -237,37 +238,39 @@ class StoredModule(Versioned):
 
     def room(self, handle: Handle) -> Op[int]:  # noqa: ARG002 - the next call notices another filter
         """Return the new items until the capacity is reached."""
-        _, *reply, _ = yield from self._call(_RESERVE, [0, b"", b""])
+        reply = yield from self._call(_RESERVE, [0, b"", b""])
         if self._found is None:
             return UNBOUNDED
-        found = replace(self._found, state=self._read(*reply)).head
+        found = replace(self._found, state=self._read(reply)).head
         return found.capacity - found.count
 
     # -- calls
 
-    def script(self, script: scripts.Script, version: int) -> scripts.Script:  # noqa: ARG002 - there is one
+    def script(self, script: scripts.Script[R], version: int) -> scripts.Script[R]:  # noqa: ARG002 - there is one
         """Return a script in the version for filters of the module."""
-        return _OWN.get(script.verb) or scripts.load(script.verb, module=True)
+        if script.verb in _OWN:
+            return scripts.load(f"module_{script.verb}", script.form)
+        return scripts.load(script.verb, script.form, module=True)
 
-    def call(self, *arguments: Any, **options: Any) -> FilterCall:
+    def call(self, *arguments: Any, **options: Any) -> FilterCall[Any]:  # as the base, without `replicas`
         """Return a call of a script; a replica may lack the markers that were just made."""
         return super().call(*arguments, **{**options, "replicas": False})
 
-    def answered(self, call: ScriptCall, handle: Handle, outcome: Any) -> Op[Any]:
+    def answered(self, call: ScriptCall[R], handle: Handle, outcome: Outcome) -> Op[R]:
         """Return the reply to a call that was made on the filter that a handle names."""
         try:
             return (yield from super().answered(call, handle, outcome))
         except Exception as error:
             self._raise_understood(error)
 
-    def tested(self, call: Contains, outcome: Any, count: int) -> Op[list[bool]]:
+    def tested(self, call: Contains, outcome: Reply, count: int) -> Op[list[bool]]:
         """Return the answers to so many items in the outcome of a call that tests them and the markers."""
         if isinstance(outcome, Exception):
             try:
                 replies.raise_explained(outcome)
             except Exception as error:
                 self._raise_understood(error)
-        answers = answers_of(checked("BF.MEXISTS", outcome), count)
+        answers = answers_of(read("BF.MEXISTS", forms.integers, outcome), count)
         if answers is None:
             yield from self._recover((yield from self._refusal()), call.template.handle)
             raise LayoutChanged
@@ -275,7 +278,7 @@ class StoredModule(Versioned):
 
     def _refusal(self) -> Op[Refusal]:
         """Return what a script would have said of a filter without its markers."""
-        there = yield from send(("EXISTS", self.key))
+        there = yield from send(("EXISTS", self.key), forms.integer)
         return Refusal(replies.CHANGED if there else replies.MISSING, "")
 
     def _raise_understood(self, error: Exception) -> NoReturn:
@@ -342,13 +345,15 @@ class StoredModule(Versioned):
         if create and self._new:
             made = [*marking(rate), digits_of(own), *new_options(*self._new, encoded=bool(own))]
             arguments = [self._ttl, os.urandom(8), questions, *made]
-        created, *reply, answers = yield from self._call(_RESERVE, arguments, self.wait if create else None)
-        state = self._read(*reply)
+        reply = yield from self._call(_RESERVE, arguments, self.wait if create else None)
+        state = self._read(reply)
         if self._new is not None:
             self.compare({"error_rate": state.error_rate}, {"error_rate": self._new[1]})
-        return state, as_flags(answers), replies.unhex(created)
+        created, *_, answers = reply
+        return state, as_flags(answers), created
 
-    def _read(self, ttl: int, info: Sequence[Any], dump: bytes) -> ModuleState:
+    def _read(self, reply: forms.ModuleReply) -> ModuleState:
+        _, ttl, info, dump, _ = reply
         try:
             return read_state(ttl, info, dump)
         except ValueError as error:
@@ -360,7 +365,7 @@ class StoredModule(Versioned):
         is_encoded, by_own = marks.encoded(answers)
         encoding.check(self.name, (self.encoding if by_own else OTHER) if is_encoded else 0, self.encoding)
         for generation in marks.generations(answers):
-            there = yield from send(("BF.MEXISTS", self.key, *marks.of(generation)))
+            there = yield from send(("BF.MEXISTS", self.key, *marks.of(generation)), forms.integers)
             if all(there):
                 found = MarkedFilter(state, generation, kind, is_encoded)
                 self.compare(
@@ -414,7 +419,7 @@ class StoredModule(Versioned):
             keys = [self.key, self.auxiliary + b"cleared"]
             reply = yield from self._as_known(_CLEAR, keys, [*arguments, *options(state)])
             if reply is not None:
-                cleared = MarkedFilter(self._read(*reply[1:4]), generation, found.kind, found.is_encoded)
+                cleared = MarkedFilter(self._read(reply), generation, found.kind, found.is_encoded)
                 yield from self._go_on_with(cleared, since)
                 return
 

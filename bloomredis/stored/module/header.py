@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bloomredis.bits.sizing import classic_bits, num_hashes
+from bloomredis.protocol import forms
+from bloomredis.protocol.steps import Reply
 
 CHAIN: Final = struct.Struct("<QIII")  # items, links, options, growth
 LINK: Final = struct.Struct("<QQQddIQB")  # bytes, bits, items, error, bits per entry, hashes, entries, n2
@@ -50,9 +52,10 @@ class ModuleState:
         return sum(link.items for link in self.links)
 
 
-def read_state(ttl: int, info: Sequence[Any], dump: str | bytes) -> ModuleState:
+def read_state(ttl: int, info: Sequence[Reply], dump: str | bytes) -> ModuleState:
     """Read the replies of PTTL, `BF.INFO` and `BF.SCANDUMP`; `ValueError` for what is not understood."""
-    facts = {_text(name): value for name, value in zip(info[::2], info[1::2], strict=True)}
+    named = zip(map(forms.text, info[::2]), info[1::2], strict=True)
+    facts: dict[str, Any] = {_text(name): value for name, value in named}
     try:
         growth = int(facts["Expansion rate"] or 0)
         links, rate = (

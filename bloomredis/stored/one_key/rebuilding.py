@@ -16,7 +16,7 @@ import logging
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final, TypeVar, Unpack
 
 from bloomredis.bits.layered import Layered
 from bloomredis.errors import (
@@ -25,18 +25,21 @@ from bloomredis.errors import (
     FilterMismatchError,
     FilterNotFoundError,
 )
-from bloomredis.protocol import replies, scripts
+from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import call
-from bloomredis.protocol.replies import Refusal, unhex
+from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import header, planning
 from bloomredis.stored.header import GENERATION, IDENTITY_BYTES, REBUILT, TAG_BYTES, Header
 from bloomredis.stored.one_key.single import StoredFilter
+from bloomredis.stored.state.base import Arguments
 from bloomredis.stored.state.handle import Handle
 
-_BEGIN, _END, _ABANDON, _DESCRIBE = map(
-    scripts.load, ("begin_rebuild", "end_rebuild", "abandon_rebuild", "describe")
-)
+R = TypeVar("R")
+
+_BEGIN: Final = scripts.load("begin_rebuild", forms.both_headers)
+_END, _ABANDON = (scripts.load(verb, forms.integer) for verb in ("end_rebuild", "abandon_rebuild"))
+_DESCRIBE: Final = scripts.load("describe", forms.state)
 _LOST: Final = (replies.MISSING, replies.CHANGED, replies.FOREIGN, replies.WRONG_TYPE)
 
 _MOST_UNSETTLED: Final = 8
@@ -63,12 +66,19 @@ def _parsed(data: bytes, head: Header) -> Header:
 class StoredRebuildable(StoredFilter):
     """A filter that can be rebuilt, or be found so."""
 
-    def __init__(self, name: str, **options: Any) -> None:
-        super().__init__(name, **options)
+    def __init__(
+        self,
+        name: str,
+        *,
+        new: Header | None,
+        layout: str | None,
+        **options: Unpack[planning.StorageOptions],
+    ) -> None:
+        super().__init__(name, new=new, layout=layout, **options)
         self.successor_key = self.auxiliary + b"successor"
         self._unsettled = b""  # tags of successors that may be there by this object
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_unsettled": b""}  # a copy has rebuilt nothing
 
     # -- opening
@@ -111,10 +121,9 @@ class StoredRebuildable(StoredFilter):
     def _read_successor(self, head: Header) -> Op[tuple[bytes, int]]:
         """Return the bytes of the successor's header, whoever made it, and the length of its string."""
         try:
-            text, size, _ = yield from self._call(_DESCRIBE, [], keys=[self.successor_key])
+            data, size, _ = yield from self._call(_DESCRIBE, [], keys=[self.successor_key])
         except (FilterNotFoundError, FilterMismatchError):
             return b"", 0
-        data = unhex(text)
         return (data, size) if data[GENERATION] == head.generation else (b"", 0)
 
     def _accept(self, head: Header | Rebuild) -> Handle:
@@ -190,7 +199,7 @@ class StoredRebuildable(StoredFilter):
                 _BEGIN, [found.header.identity, new.pack(), timeout, int(take_over), left]
             )
         yield from self._keep_up()
-        return Rebuild(*(header.parse(unhex(text)) for text in reply))
+        return Rebuild(*map(header.parse, reply))
 
     @staticmethod
     def _planned(old: Header, capacity: int | None, error_rate: float | None, tag: bytes) -> Header:
@@ -250,7 +259,7 @@ class StoredRebuildable(StoredFilter):
         identities = head.identity, successor[:IDENTITY_BYTES]
         yield from self._run(_ABANDON, [*identities, os.urandom(TAG_BYTES)])
 
-    def _run(self, script: scripts.Script, arguments: list[Any]) -> Op[Any]:
+    def _run(self, script: scripts.Script[R], arguments: Arguments) -> Op[R | None]:
         return self._as_known(script, [self.key, self.successor_key], arguments)
 
     def explained(self, refusal: Refusal) -> BloomError:

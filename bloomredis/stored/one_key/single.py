@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from bloomredis.arguments import OnLost
 from bloomredis.bits import limits
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError
-from bloomredis.protocol import replies, scripts
+from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import Wait, send
-from bloomredis.protocol.replies import Refusal, unhex
+from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, header, planning
 from bloomredis.stored.header import KINDS, Header
@@ -20,10 +20,16 @@ from bloomredis.stored.state.base import UNBOUNDED, Arguments
 from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.state.versioned import Versioned
 
-_RESERVE, _DESCRIBE, _CLEAR, _DELETE = map(scripts.load, ("reserve", "describe", "clear", "delete"))
+R = TypeVar("R")
+
+State = tuple[bytes, int, int]
+"""A header, the length of the string and the time to live in ms: replies of describe, reserve and clear."""
+
+_RESERVE, _DESCRIBE, _CLEAR = (scripts.load(verb, forms.state) for verb in ("reserve", "describe", "clear"))
+_DELETE: Final = scripts.load("delete", forms.integer)
 
 
-class StoredFilter(Versioned):
+class StoredFilter(Versioned[Any]):  # found is a header, and what a subclass reads with it
     """A filter with a header."""
 
     def __init__(
@@ -75,7 +81,9 @@ class StoredFilter(Versioned):
 
     def room(self, handle: Handle) -> Op[int]:
         """Return the new items until the capacity is reached; `UNBOUNDED` if the filter is another one."""
-        found = header.parse((yield from send(("GETRANGE", handle.key, 0, limits.HEADER_BYTES - 1))))
+        found = header.parse(
+            (yield from send(("GETRANGE", handle.key, 0, limits.HEADER_BYTES - 1), forms.data))
+        )
         is_known = handle.identity.startswith(found.identity)
         return found.capacity - found.count if is_known else UNBOUNDED
 
@@ -108,8 +116,8 @@ class StoredFilter(Versioned):
         return True
 
     def _replace(
-        self, script: scripts.Script, arguments: Callable[[Header], Arguments], keys: Sequence[bytes]
-    ) -> Op[Any]:
+        self, script: scripts.Script[R], arguments: Callable[[Header], Arguments], keys: Sequence[bytes]
+    ) -> Op[R]:
         """Run a script on whatever generation is stored, which may change in between."""
         while True:
             found = (yield from self.describe()).header
@@ -127,11 +135,11 @@ class StoredFilter(Versioned):
         """Delete what belonged to a filter that was cleared or deleted."""
         yield from ()
 
-    def read(self, reply: Sequence[Any]) -> Description:
+    def read(self, reply: State) -> Description:
         """Parse a description; `FilterMismatchError` if the filter cannot be used."""
-        text, size, ttl = reply
+        data, size, ttl = reply
         try:
-            head = header.parse(unhex(text), self._kind)
+            head = header.parse(data, self._kind)
         except ValueError as error:
             raise FilterMismatchError(f"{self.name!r} is no filter that can be used here: {error}") from None
         if size != head.size_bytes:

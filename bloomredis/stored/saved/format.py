@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import BloomError
@@ -118,7 +118,7 @@ class Saved:
             head = part.header.as_new(os.urandom(8), created_at)
             return replace(self, parts=(Part(0, head),))
         if isinstance(record, LayerRecord):
-            made: Any = replace(record, head=replace(record.head, generation=os.urandom(8)))
+            made = replace(record, head=replace(record.head, generation=os.urandom(8)))
             return _of_layers(made, self.parts, self.ttl)
         return _of_shards(record[0].renewed(), self.parts, self.ttl, created_at)
 

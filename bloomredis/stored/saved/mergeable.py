@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from bloomredis.errors import FilterMismatchError
 from bloomredis.stored.header import FILTER, Header
@@ -41,11 +41,10 @@ def check(name: str, own: Saved, other_name: str, other: Saved) -> None:
 
 def whole(saved: Saved) -> Header:
     """Return the header of the filter as a whole: of its one key, or of its record."""
-    record: Any = saved.parsed
+    record = saved.parsed
     if record is None:
         return saved.parts[0].header
-    head: Header = (record[0] if isinstance(record, tuple) else record).head
-    return head
+    return (record[0] if isinstance(record, tuple) else record).head
 
 
 def _parameters(saved: Saved) -> Iterator[str]:

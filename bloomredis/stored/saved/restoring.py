@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from bloomredis.bits.limits import HEADER_BYTES
-from bloomredis.protocol import scripts
+from bloomredis.protocol import forms, scripts
 from bloomredis.protocol.calls import call, send
 from bloomredis.protocol.gather import at
 from bloomredis.protocol.steps import Op
@@ -16,9 +16,10 @@ from bloomredis.stored.layers.record import LayerRecord, RotatingRecord
 from bloomredis.stored.saved.format import Part, Saved
 from bloomredis.stored.saved.shards import RestoredShards
 from bloomredis.stored.saved.writing import Writing
+from bloomredis.stored.shards.record import ShardRecord
 from bloomredis.stored.state.base import taken
 
-_TIME: Final = scripts.load("time")
+_TIME: Final = scripts.load("time", forms.digits)
 
 Pieces = Sequence[tuple[int, bytes]]
 """Bytes of a part, with the index of the first among its bits."""
@@ -62,7 +63,7 @@ class _OneSlot(Target):
         """Return the key of a part."""
 
     def begin(self) -> Op[None]:
-        if (yield from send(("EXISTS", self.name.encode()))):
+        if (yield from send(("EXISTS", self.name.encode()), forms.integer)):
             raise taken(self.name)
 
     def write(self, part: Part, pieces: Pieces) -> Op[None]:
@@ -93,11 +94,12 @@ class OneKey(_OneSlot):
 class Layers(_OneSlot):
     """A filter of several layers."""
 
-    def __init__(self, name: str, saved: Saved) -> None:
+    def __init__(self, name: str, saved: Saved, record: LayerRecord) -> None:
         super().__init__(name, saved)
-        self._record: Any = saved.parsed
-        made: Any = type(self._record)
-        self._stored = StoredLayers(name, made=made, new=None, layout=None, ttl=0, on_lost="raise", wait=None)
+        self._record = record
+        self._stored = StoredLayers(
+            name, made=type(record), new=None, layout=None, ttl=0, on_lost="raise", wait=None
+        )
 
     def _key(self, number: int) -> bytes:
         return self._stored.layer_key(number)
@@ -105,7 +107,7 @@ class Layers(_OneSlot):
     def publish(self) -> Op[None]:
         """Make the filter appear; what a rotating one has forgotten by now is left out."""
         yield from self._stored.sweep()
-        now = int((yield from call(_TIME, [self.name.encode()], [])))
+        now = yield from call(_TIME, [self.name.encode()], [])
         left = [_left(self._record, began, now, self._saved.ttl) for began in reversed(self._record.began)]
         lives = {n: ttl for n, ttl in zip(self._record.numbers, left, strict=True) if ttl is not None}
         if not lives:
@@ -131,10 +133,9 @@ def _left(record: LayerRecord, began: int, now: int, ttl: int) -> int | None:
 class Shards(Target):
     """A filter in shards, which appears with its record."""
 
-    def __init__(self, name: str, saved: Saved, servers: int) -> None:
+    def __init__(self, name: str, saved: Saved, record: ShardRecord, servers: int) -> None:
         super().__init__(name, saved)
-        record: Any = saved.parsed
-        self._stored = RestoredShards(name, record[0], saved.ttl, servers)
+        self._stored = RestoredShards(name, record, saved.ttl, servers)
         self._heads = {part.number: part.header for part in saved.parts}
 
     def begin(self) -> Op[None]:
@@ -153,9 +154,9 @@ class Shards(Target):
 def target(name: str, saved: Saved, servers: int = 1) -> Op[Target]:
     """Return the place for a copy of a saved filter: another one, dated by the server's clock."""
     clock = at(0 if servers > 1 else None, call(_TIME, [name.encode()], []))
-    renewed = saved.renewed(created_at=int((yield from clock)))
+    renewed = saved.renewed(created_at=(yield from clock))
     if renewed.parsed is None:
         return OneKey(name, renewed)
     if isinstance(renewed.parsed, LayerRecord):
-        return Layers(name, renewed)
-    return Shards(name, renewed, servers)
+        return Layers(name, renewed, renewed.parsed)
+    return Shards(name, renewed, renewed.parsed[0], servers)

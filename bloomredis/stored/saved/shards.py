@@ -20,7 +20,7 @@ from typing import Final
 
 from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.errors import FilterMismatchError, ServerRefusedError
-from bloomredis.protocol.replies import OutcomeMatters, unhex
+from bloomredis.protocol.replies import OutcomeMatters
 from bloomredis.protocol.steps import Op
 from bloomredis.stored.header import Header
 from bloomredis.stored.saved.writing import WRITING_MS, Writing
@@ -94,8 +94,7 @@ class RestoredShards(StoredShards):
         for place in range(1, self.servers):
             yield from self._ask(place, record)
         arguments: Arguments = [record.pack(generations), _RECORD_MS, b""]
-        text, _ = yield from self._on(0, self._call(RESERVE_RECORD, arguments))
-        found = unhex(text)
+        found, _ = yield from self._on(0, self._call(RESERVE_RECORD, arguments))
         if len(found) <= HEADER_BYTES or found[40:48] != record.head.generation:
             raise taken(self.name)
         there = yield from self._look(0)

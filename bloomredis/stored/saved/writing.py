@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from bloomredis.errors import FilterLostError
-from bloomredis.protocol import clock, replies, scripts
-from bloomredis.protocol.calls import call, send
+from bloomredis.protocol import clock, forms, replies, scripts
+from bloomredis.protocol.calls import call, send, send_all
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.pieces import AT_ONCE, PIECE_BYTES
 from bloomredis.protocol.receipts import Lane, Lanes, in_a_lane
 from bloomredis.protocol.replies import OutcomeMatters, Refusal
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.steps import Command, Op
 from bloomredis.stored.state.base import taken
 
-_ALLOCATE, _WRITE, _RENAME_NEW = map(scripts.load, ("allocate", "write", "rename_new"))
+_ALLOCATE, _WRITE, _RENAME_NEW = (
+    scripts.load(verb, forms.integer) for verb in ("allocate", "write", "rename_new")
+)
 
 WRITING_MS: Final = 600_000
 """A string lives no longer without a piece or a renewal, unless it has its final key."""
@@ -63,7 +65,8 @@ class Writing:
     def renew(self) -> Op[None]:
         """Let all strings live on."""
         self._renewed = clock.now()
-        if not all((yield from send([("PEXPIRE", key, WRITING_MS) for key in self._temporary.values()]))):
+        renewals: list[Command] = [("PEXPIRE", key, WRITING_MS) for key in self._temporary.values()]
+        if not all((yield from send_all(renewals, forms.integer))):
             raise self._vanished()
 
     def publish(self, ttls: Mapping[bytes, int]) -> Op[None]:
@@ -73,7 +76,7 @@ class Writing:
         """
         strings = [each for final in ttls for each in (final, self._temporary[final])]
 
-        def rename(lane: Lane) -> Op[Any]:
+        def rename(lane: Lane) -> Op[int]:
             return call(_RENAME_NEW, [lane.key, *strings], [lane.next_call(0), *ttls.values()])
 
         try:
@@ -94,7 +97,7 @@ class Writing:
         """Delete what has not got its key."""
         doomed, self._temporary = self._temporary, {}
         if doomed:
-            yield from send(("UNLINK", *doomed.values()))
+            yield from send(("UNLINK", *doomed.values()), forms.integer)
 
     def _vanished(self) -> FilterLostError:
         return FilterLostError(

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple, TypeVar, Unpack
+from typing import Final, NamedTuple, TypeVar, Unpack
 
 from bloomredis.errors import FilterMismatchError, FilterNotFoundError, ServerRefusedError
-from bloomredis.protocol import clock, replies, scripts
+from bloomredis.protocol import clock, forms, replies, scripts
 from bloomredis.protocol.gather import at, gather, unless_failed
-from bloomredis.protocol.replies import unhex
 from bloomredis.protocol.steps import Op
 from bloomredis.stored import encoding, planning
 from bloomredis.stored.one_key.single import StoredFilter
@@ -23,7 +22,8 @@ from bloomredis.stored.shards.record import PREPARED, ShardRecord
 from bloomredis.stored.state.base import Arguments
 
 T = TypeVar("T")
-RESERVE_RECORD, SETTLE_RECORD = map(scripts.load, ("reserve_record", "settle_record"))
+RESERVE_RECORD: Final = scripts.load("reserve_record", forms.record)
+SETTLE_RECORD: Final = scripts.load("settle_record", forms.integer)
 _SHARED = ("capacity", "error_rate", "layout", "num_bits", "num_hashes")
 _parameters = attrgetter(*(f"head.{name}" for name in _SHARED), "shards", "seed")
 
@@ -74,11 +74,11 @@ class RecordServers(StoredFilter):
         """
         arguments: Arguments = [b"" if new is None else new.at(place).pack(), self._ttl, replaced]
         asked = clock.now()
-        text, ttl = yield from self._on(
+        data, ttl = yield from self._on(
             place, self._call(RESERVE_RECORD, arguments, None if new is None else self.wait)
         )
         try:
-            record, table = shard_record.parse(unhex(text))
+            record, table = shard_record.parse(data)
         except ValueError as error:
             raise FilterMismatchError(f"{self.name!r} holds no sharded filter: {error}") from None
         return Found(record, table, ttl, asked)

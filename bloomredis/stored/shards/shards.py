@@ -24,7 +24,7 @@ from bloomredis.errors import (
     RefusedOutcomeUnknownError,
     ServerRefusedError,
 )
-from bloomredis.protocol import replies, scripts
+from bloomredis.protocol import forms, replies, scripts
 from bloomredis.protocol.calls import send
 from bloomredis.protocol.gather import gather, unless_failed
 from bloomredis.protocol.replies import Refusal
@@ -39,7 +39,7 @@ from bloomredis.stored.state.handle import Description, Handle, ttl_seconds
 from bloomredis.stored.state.versioned import Versioned
 
 T = TypeVar("T")
-_DELETE, _EXPIRE = map(scripts.load, ("delete", "expire"))
+_DELETE, _EXPIRE = (scripts.load(verb, forms.integer) for verb in ("delete", "expire"))
 
 
 class StoredShards(RecordTable):
@@ -267,7 +267,7 @@ class StoredShards(RecordTable):
         with self._begun("expire"):
             done = yield from self._expire_shards(ttl, set())
             for place in range(1, self.servers):
-                yield from self._on(place, send(("PEXPIRE", self.key, ttl)))
+                yield from self._on(place, send(("PEXPIRE", self.key, ttl), forms.integer))
             yield from self._on(0, super().expire(ttl))
             self._note(ttl, self._looked)
             yield from self._expire_shards(ttl, done)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar, Unpack
 
 from bloomredis.errors import (
     ConnectionFailedError,
@@ -15,11 +15,12 @@ from bloomredis.errors import (
     FilterNotFoundError,
     ServerRefusedError,
 )
-from bloomredis.protocol import clock, scripts
+from bloomredis.protocol import clock, forms, scripts
 from bloomredis.protocol.calls import call
 from bloomredis.protocol.gather import gather, unless_failed
-from bloomredis.protocol.replies import Refusal, unhex
+from bloomredis.protocol.replies import Refusal
 from bloomredis.protocol.steps import Op
+from bloomredis.stored import planning
 from bloomredis.stored.header import Header
 from bloomredis.stored.one_key.single import StoredFilter
 from bloomredis.stored.shards import record as shard_record
@@ -33,7 +34,8 @@ NO_GENERATION: Final = bytes(8)
 """Entry of the table for a shard that has never been made."""
 UNRECORDED_MS: Final = 60_000
 """A shard lives no longer until its maker has seen the record again: one whose maker died goes by itself."""
-_RESERVE, _DELETE, _EXPIRE = map(scripts.load, ("reserve", "delete", "expire"))
+_RESERVE: Final = scripts.load("reserve", forms.state)
+_DELETE, _EXPIRE = (scripts.load(verb, forms.integer) for verb in ("delete", "expire"))
 
 
 class StoredShard(StoredFilter):
@@ -159,19 +161,27 @@ LOOK_SECONDS: Final = 1.0
 """What an object in use knows of the record is no older than that."""
 _AT_ONCE: Final = 256
 """Shards that are looked at in one round trip."""
-_RECORD: Final = scripts.load("record_shard")
+_RECORD: Final = scripts.load("record_shard", forms.record)
 
 
 class RecordTable(RecordServers):
     """The record, with its table of shards and its expiry."""
 
-    def __init__(self, name: str, **parameters: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        plan: Callable[..., ShardRecord] | None,
+        layout: str | None,
+        wanted: Mapping[str, int | None],
+        **options: Unpack[planning.StorageOptions],
+    ) -> None:
         self._shards: dict[int, StoredShard] = {}
         self._table: list[bytes] = []
         self._until = 0.0  # it expires, by the clock of this process; 0 for never
         self._looked = 0.0  # when the record was asked for, by that clock
         self.record: ShardRecord | None = None
-        super().__init__(name, **parameters)
+        super().__init__(name, plan=plan, layout=layout, wanted=wanted, **options)
 
     @property
     def head(self) -> Header | None:
@@ -234,11 +244,11 @@ class RecordTable(RecordServers):
         wait = self.wait if generation else None
         asked = clock.now()
         try:
-            text, ttl = yield from self._on(0, call(_RECORD, [self.key], arguments, wait))
+            data, ttl = yield from self._on(0, call(_RECORD, [self.key], arguments, wait))
         except Refusal as refusal:
             refused = refusal
         else:
-            entry = unhex(text).replace(NO_GENERATION, b"")
+            entry = data.replace(NO_GENERATION, b"")
             if self.handle is handle:  # no other call has opened another filter
                 self._table[number] = entry
                 self._note(ttl, asked)

@@ -48,9 +48,10 @@ from bloomredis.bits.layout import Layout, Packing
 from bloomredis.errors import BloomError, FilterMismatchError, FilterNotFoundError
 from bloomredis.protocol import replies, scripts
 from bloomredis.protocol.calls import ScriptCall, Wait, answered
+from bloomredis.protocol.forms import integer
 from bloomredis.protocol.keys import auxiliary_prefix
 from bloomredis.protocol.replies import Refusal, checked, flags_of
-from bloomredis.protocol.steps import Op
+from bloomredis.protocol.steps import Op, Outcome, Part, Reply
 from bloomredis.stored.state.handle import (
     IN_BLOCKS,
     LAYERED,
@@ -62,8 +63,9 @@ from bloomredis.stored.state.handle import (
 )
 from bloomredis.stored.state.item_calls import Contains, FilterCall, Template
 
+R = TypeVar("R")
 T = TypeVar("T")
-Arguments = Sequence[bytes | int | str]
+Arguments = Sequence[Part]
 
 PROBES_A_CALL: Final = 3000
 """Probes that one script makes at most: 2 ms on the slowest server measured (0.67 us each, Redis 7.0)."""
@@ -71,8 +73,12 @@ PROBES_A_CALL: Final = 3000
 UNBOUNDED: Final = 1 << 62
 """More items than are ever added."""
 
-_ADD, _CONTAINS, _EXPIRE = map(scripts.load, ("add", "contains", "expire"))
-_SHORT: Final = {verb: scripts.load(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")}
+_ADD, _CONTAINS = scripts.load("add"), scripts.load("contains")
+_EXPIRE: Final = scripts.load("expire", integer)
+_SHORT: Final[Mapping[str, scripts.Script[Any]]] = {
+    verb: scripts.load(verb + scripts.IN_BLOCKS) for verb in ("add", "contains")
+}
+"""Scripts of the same verbs, whose replies have the same form."""
 
 Recovery = Callable[[Any, Refusal, Handle], Op[None]]
 """A method that deals with a script's refusal: it returns where the call should be made again."""
@@ -85,7 +91,7 @@ class CallOptions(TypedDict, total=False):
     replicas: bool
     again: bool
     earlier: bool
-    kind: type[FilterCall]
+    kind: type[FilterCall[Any]]
 
 
 class Stored(ABC):
@@ -198,13 +204,15 @@ class Stored(ABC):
         if self.only_read:
             raise TypeError(self.only_read)
 
-    def script(self, script: scripts.Script, version: int) -> scripts.Script:
+    def script(self, script: scripts.Script[R], version: int) -> scripts.Script[R]:
         """Return a script in the version of a handle; there is a short one of some verbs only."""
         if version == LAYERED:
-            return scripts.load(script.verb, layered=True)
+            return scripts.load(script.verb, script.form, layered=True)
         return _SHORT.get(script.verb, script) if version == IN_BLOCKS else script
 
-    def template(self, handle: Handle, change: scripts.Script = _ADD, *, replicas: bool = False) -> Template:
+    def template(
+        self, handle: Handle, change: scripts.Script[Reply] = _ADD, *, replicas: bool = False
+    ) -> Template:
         """Return the parts that all calls about a handle share.
 
         :param change: the script of adds, or another one that changes items as that does.
@@ -218,7 +226,7 @@ class Stored(ABC):
 
     def call(
         self,
-        script: scripts.Script,
+        script: scripts.Script[R],
         handle: Handle,
         arguments: Arguments,
         keys: Sequence[bytes] = (),
@@ -227,8 +235,8 @@ class Stored(ABC):
         replicas: bool = True,
         again: bool = True,
         earlier: bool = False,
-        kind: type[FilterCall] = FilterCall,
-    ) -> FilterCall:
+        kind: type[FilterCall[R]] = FilterCall,
+    ) -> FilterCall[R]:
         """Return a call of a script on the filter that `handle` names.
 
         :param reads: it only reads, and so waits for no replica.
@@ -245,22 +253,23 @@ class Stored(ABC):
 
     def run(
         self,
-        script: scripts.Script,
+        script: scripts.Script[R],
         handle: Handle,
         arguments: Arguments,
         keys: Sequence[bytes] = (),
         **options: Unpack[CallOptions],
-    ) -> Op[Any]:
+    ) -> Op[R]:
         """Run a script on the filter that `handle` names; raise what `answered` raises."""
-        call = self.call(script, handle, arguments, keys, **options)
+        call: FilterCall[R] = self.call(script, handle, arguments, keys, **options)
+        outcome: Reply
         try:
             outcome = yield call
         except Exception as error:
             outcome = error
         return (yield from self.answered(call, handle, outcome))
 
-    def answered(self, call: ScriptCall, handle: Handle, outcome: Any) -> Op[Any]:
-        """Return the reply to a call that was made on the filter that `handle` names.
+    def answered(self, call: ScriptCall[R], handle: Handle, outcome: Outcome) -> Op[R]:
+        """Return what the reply says to a call that was made on the filter that `handle` names.
 
         :param outcome: the reply or the error of its first sending.
         :raises LayoutChanged: the filter is another one by now; the object has caught up.
@@ -275,13 +284,14 @@ class Stored(ABC):
     def test(self, template: Template, items: Encoded, packed: bytes) -> Op[list[bool]]:
         """Test packed items by one call; raise what `answered` raises."""
         call = template.test_of(items, packed)
+        outcome: Reply
         try:
             outcome = yield call
         except Exception as error:
             outcome = error
         return (yield from self.tested(call, outcome, len(items)))
 
-    def tested(self, call: Contains, outcome: Any, count: int) -> Op[list[bool]]:
+    def tested(self, call: Contains, outcome: Reply, count: int) -> Op[list[bool]]:
         """Return the answers to so many items in the outcome of a call that tests them."""
         reply = yield from self.answered(call, call.template.handle, outcome)
         return flags_of(checked(reply, count, count))

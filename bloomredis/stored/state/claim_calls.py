@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from bloomredis.errors import ConnectionFailedError
 from bloomredis.protocol import replies
 from bloomredis.protocol.merging import Mergeable
 from bloomredis.protocol.replies import Refusal, claims_of
+from bloomredis.protocol.steps import Part, Reply
 from bloomredis.stored.state.item_calls import FilterCall
 
 OWNER_BYTES: Final = 16
@@ -21,7 +22,7 @@ MOST_CLAIMS: Final = 200
 _COMMITS: Final = re.compile(r"[012-]+")
 
 
-class _ClaimsCall(FilterCall, Mergeable):
+class _ClaimsCall(FilterCall[Reply], Mergeable):
     """A call about claims: its keys begin with theirs, and its arguments with their packed items."""
 
     __slots__ = ()
@@ -41,19 +42,14 @@ class _ClaimsCall(FilterCall, Mergeable):
     @property
     def names(self) -> Sequence[bytes]:
         """The keys of the claims."""
-        return self.keys[: len(self._owners) // OWNER_BYTES]
+        return self.keys
 
     @property
     def most(self) -> int:
         """Limit of claims in one script."""
         return min(MOST_CLAIMS, self.handle.items)
 
-    @property
-    def _owners(self) -> Any:
-        """The owners of the claims, one after the other."""
-        return self.arguments[1]
-
-    def _made(self, keys: list[bytes], arguments: list[Any]) -> Self:
+    def _made(self, keys: list[bytes], arguments: list[Part]) -> Self:
         made = type(self)(self.script, self.handle, keys, arguments, again=self.again)
         made.server = self.server
         return made
@@ -68,17 +64,13 @@ class ClaimCall(_ClaimsCall):
     def _of_all(self) -> Sequence[Hashable]:
         return self.arguments[1:2]
 
-    @property
-    def _owners(self) -> Any:
-        return self.arguments[2]
-
     def joined(self, calls: Sequence[Self]) -> Self:
         """Return one call that makes all these claims."""
         packed, leases, owners = zip(*[each.arguments for each in calls], strict=True)
         keys = list(chain.from_iterable(each.keys for each in calls))
         return self._made(keys, [b"".join(packed), leases[0], b"".join(owners)])
 
-    def split(self, reply: Any, calls: Sequence[Self]) -> Iterator[str]:
+    def split(self, reply: Reply, calls: Sequence[Self]) -> Iterator[str]:
         """Yield the reply to each of the calls."""
         answers, left = claims_of(reply, len(self.keys))
         busy = iter(left)
@@ -95,6 +87,12 @@ class CommitCall(_ClaimsCall):
 
     __slots__ = ()
 
+    @property
+    def names(self) -> Sequence[bytes]:
+        """The keys of the claims."""
+        numbers = len(self.arguments) - 2
+        return self.keys[: len(self.keys) - numbers]  # there is one behind them for each
+
     def joined(self, calls: Sequence[Self]) -> Self:
         """Return one call that makes all these commits."""
         claims = chain.from_iterable(each.names for each in calls)
@@ -102,7 +100,7 @@ class CommitCall(_ClaimsCall):
         packed, owners, *numbers = zip(*[each.arguments for each in calls], strict=True)
         return self._made([*claims, *receipts], [b"".join(packed), b"".join(owners), *chain(*numbers)])
 
-    def split(self, reply: Any, calls: Sequence[Self]) -> Iterator[int | Refusal]:
+    def split(self, reply: Reply, calls: Sequence[Self]) -> Iterator[int | Refusal]:
         """Yield the reply to each of the calls, which have one commit each."""
         text = reply.decode("latin-1") if isinstance(reply, bytes) else reply
         if not isinstance(text, str) or not _COMMITS.fullmatch(text) or len(text) > len(calls):

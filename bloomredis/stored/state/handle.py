@@ -6,15 +6,17 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Final, TypeVar, cast
 
 from bloomredis.bits.layered import Layered
 from bloomredis.bits.layout import Layout, Packing
 from bloomredis.protocol.calls import Frame, tail_of
 from bloomredis.protocol.forks import renewed_after_fork
 from bloomredis.protocol.scripts import Script
-from bloomredis.protocol.steps import Command
+from bloomredis.protocol.steps import Command, Part
 from bloomredis.stored.header import Header
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class UnderWay:
         self.looked = 0.0  # when it last began to look at the record of a sharded filter
         renewed_after_fork(self)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return UnderWay, ()
 
     @contextmanager
@@ -94,14 +96,14 @@ class Handle:
         layout: object = self.layout
         return cast("Layout", cast("Layered", layout).layers[0] if self.is_being_rebuilt else layout)
 
-    def tail(self, keys: Sequence[bytes], arguments: Sequence[bytes | int | str]) -> Command:
+    def tail(self, keys: Sequence[bytes], arguments: Sequence[Part]) -> Command:
         """Return what stands behind the name of a script: how many keys, all keys, identity, arguments.
 
         :param keys: those besides the filter's own.
         """
         return tail_of((self.key, *keys, *self.extra), (self.identity, *arguments))
 
-    def frame(self, script: Script, keys: int, arguments: int) -> Frame:
+    def frame(self, script: Script[R], keys: int, arguments: int) -> Frame:
         """Return the frame of the calls of a script with so many keys and arguments, as for `tail`."""
         frame = self._frames.get((script.sha, keys, arguments))
         if frame is None:
@@ -109,6 +111,6 @@ class Handle:
             frame = self._frames[script.sha, keys, arguments] = Frame(command, keys, arguments)
         return frame
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         fields = (self.identity, self.layout, self.items, self.key, self.extra, self.generation, self.check)
         return Handle, (*fields, self.version, self.is_being_rebuilt)

@@ -6,7 +6,7 @@ All but the lane, its call and the items is the same in the calls about one hand
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final, TypeGuard, TypeVar
 
 from bloomredis.bits.batch import Encoded
 from bloomredis.bits.blocked import Blocked
@@ -14,16 +14,18 @@ from bloomredis.bits.limits import HEADER_BYTES
 from bloomredis.protocol import clock
 from bloomredis.protocol.calls import ScriptCall, Wait, beginning, confirmed, parts
 from bloomredis.protocol.receipts import RECEIPT_SECONDS, Lane
-from bloomredis.protocol.replies import Reply, checked, is_answer
+from bloomredis.protocol.replies import Flags, checked, is_answer
 from bloomredis.protocol.scripts import Script
-from bloomredis.protocol.steps import Call, Command, Wire
+from bloomredis.protocol.steps import Call, Command, Part, Reply, Wire
 from bloomredis.stored.header import IDENTITY_BYTES
 from bloomredis.stored.state.handle import IN_BLOCKS, Handle
+
+R = TypeVar("R")
 
 _number: Final = int.from_bytes
 
 
-class FilterCall(ScriptCall):
+class FilterCall(ScriptCall[R]):
     """A call of a script on the filter that a handle names.
 
     :param keys: those besides the filter's own.
@@ -34,10 +36,10 @@ class FilterCall(ScriptCall):
 
     def __init__(
         self,
-        script: Script,
+        script: Script[R],
         handle: Handle,
         keys: Sequence[bytes],
-        arguments: Sequence[bytes | int | str],
+        arguments: Sequence[Part],
         wait: Wait | None = None,
         *,
         reads: bool = False,
@@ -78,7 +80,7 @@ class FilterCall(ScriptCall):
         return [self.handle.frame(self.script, len(keys), len(arguments)).wire(keys, arguments)], 1
 
 
-class ItemCall(ScriptCall):
+class ItemCall(ScriptCall[Reply]):
     """A call of a script about items of one filter, whose commands are made where they are asked for."""
 
     __slots__ = ("packed", "template")
@@ -128,7 +130,7 @@ class Add(ItemCall):
         return self.template.wait
 
     @property
-    def script(self) -> Script:  # type: ignore[override]
+    def script(self) -> Script[Reply]:  # type: ignore[override]
         """The script that changes items."""
         return self.template.change
 
@@ -152,11 +154,11 @@ class Add(ItemCall):
         )
         return [wire], 1
 
-    def is_plain(self, reply: Any) -> bool:
+    def is_plain(self, reply: object) -> TypeGuard[Flags]:
         """Return whether a reply needs no closer look: the answers of all items, in time."""
         return is_answer(reply, *self._lengths) and clock.now() - self.sent <= RECEIPT_SECONDS
 
-    def checked(self, reply: Any) -> Reply:
+    def checked(self, reply: Reply) -> Flags:
         """Return a reply; `ConnectionFailedError` for what is said in the place of answers."""
         return checked(reply, *self._lengths)
 
@@ -174,7 +176,7 @@ class Contains(ItemCall):
     is_single, again, wait = True, True, None
 
     @property
-    def script(self) -> Script:  # type: ignore[override]
+    def script(self) -> Script[Reply]:  # type: ignore[override]
         """The script that tests items."""
         return self.template.contains
 
@@ -193,7 +195,7 @@ class Contains(ItemCall):
         template, packed = self.template, self.packed
         return [b"%b$%d\r\n%b\r\n" % (template.before_items, len(packed), packed)], 1
 
-    def found(self, reply: Any) -> bool | None:
+    def found(self, reply: Reply) -> bool | None:
         """Return the answer to one item in a reply; None where that has to be looked at closely."""
         return bool(reply) if reply in (0, 1) else None
 
@@ -231,7 +233,7 @@ class ContainsByReading(Call):
             wire += b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (template.bounds, len(start), start, len(stop), stop)
         return [wire + template.read_identity], len(self.masks) + 1
 
-    def found(self, reply: Any) -> bool | None:
+    def found(self, reply: Sequence[Reply]) -> bool | None:
         """Return the answer in the replies; None without any, or if the filter is another or too short."""
         template = self.template
         if not reply or reply[-1] != template.handle.identity:
@@ -260,8 +262,8 @@ class Template:
     def __init__(
         self,
         handle: Handle,
-        change: Script,
-        contains: Script,
+        change: Script[Reply],
+        contains: Script[Reply],
         wait: Wait | None,
         *,
         by_replica: bool,

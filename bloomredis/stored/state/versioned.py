@@ -6,7 +6,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from threading import get_ident
-from typing import Any, Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from bloomredis.arguments import OnLost
 from bloomredis.errors import FilterLostError, FilterMismatchError, FilterNotFoundError, OutcomeUnknownError
@@ -17,6 +17,8 @@ from bloomredis.protocol.steps import Op
 from bloomredis.stored.state.base import Arguments, Stored
 from bloomredis.stored.state.handle import Handle
 
+Found = TypeVar("Found")
+R = TypeVar("R")
 T = TypeVar("T")
 
 _LOSSES: Final = {
@@ -31,8 +33,11 @@ NO_TTL: Final = -1
 _log = logging.getLogger("bloomredis")
 
 
-class Versioned(Stored):
-    """Stored state with a generation: eviction, expiry and replacement are detected."""
+class Versioned(Stored, Generic[Found]):
+    """Stored state with a generation: eviction, expiry and replacement are detected.
+
+    `Found` is what is known of a filter that was found.
+    """
 
     def __init__(
         self, name: str, *, ttl: int, on_lost: OnLost, wait: Wait | None, encoding: int | None = None
@@ -48,11 +53,11 @@ class Versioned(Stored):
         """Name of the public class."""
 
     @abstractmethod
-    def _find(self) -> Op[Any]:
+    def _find(self) -> Op[Found]:
         """Create the filter if it is missing and parameters were given; return what is stored, checked."""
 
     @abstractmethod
-    def _accept(self, found: Any) -> Handle:
+    def _accept(self, found: Found) -> Handle:
         """Remember what is stored."""
 
     def _check_ttl(self, left: int) -> None:
@@ -76,7 +81,7 @@ class Versioned(Stored):
     def take(self) -> Op[Handle]:
         return self._open_by(self._find, stands=False)
 
-    def _go_on_with(self, found: Any, since: int) -> Op[None]:
+    def _go_on_with(self, found: Found, since: int) -> Op[None]:
         """Remember the filter as a call has emptied it; look again if another call has opened it since."""
         if self._changes == since:
             self._accept(found)
@@ -84,7 +89,7 @@ class Versioned(Stored):
             self.reset()
             yield from self.take()
 
-    def _open_by(self, find: Callable[[], Op[Any]], *, stands: bool) -> Op[Handle]:
+    def _open_by(self, find: Callable[[], Op[Found]], *, stands: bool) -> Op[Handle]:
         """Accept what `find` returns.
 
         :param stands: a loss is raised, and what another call has opened meanwhile stands.  Else either may
@@ -104,11 +109,11 @@ class Versioned(Stored):
 
     def _call(
         self,
-        script: scripts.Script,
+        script: scripts.Script[R],
         arguments: Arguments,
         wait: Wait | None = None,
         keys: Sequence[bytes] = (),
-    ) -> Op[Any]:
+    ) -> Op[R]:
         """Run a script that may be sent again; a refusal is explained as to a new caller."""
         try:
             return (yield from call(script, keys or [self.key], arguments, wait))
@@ -118,8 +123,8 @@ class Versioned(Stored):
             raise OutcomeUnknownError(str(error)) from None
 
     def _as_known(
-        self, script: scripts.Script, keys: Sequence[bytes], arguments: Arguments, *, again: bool = True
-    ) -> Op[Any]:
+        self, script: scripts.Script[R], keys: Sequence[bytes], arguments: Arguments, *, again: bool = True
+    ) -> Op[R | None]:
         """Run a script that compares an identity; None if another generation is stored by now, or nothing."""
         try:
             return (yield from call(script, keys, arguments, self.wait, again=again))

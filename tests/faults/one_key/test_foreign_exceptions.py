@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from bloomredis import BatchInterruptedError, BloomError, BloomFilter, CountingBloomFilter
-from bloomredis.drivers.sync import SyncClient
+from bloomredis.drivers.connections.clients import SyncClient
 from tests.support.background import outcome, started
 from tests.support.proxy import Fate, Held, Proxy, belied, dropped, lost, once_executed, passed, silent
 from tests.support.values import for_each

@@ -13,11 +13,13 @@ from bloomredis import (
     BloomError,
     BloomFilter,
     ConnectionFailedError,
+    FilterMismatchError,
     OutcomeUnknownError,
     ScalingBloomFilter,
     ShardedBloomFilter,
 )
-from bloomredis.protocol.forms import checked
+from bloomredis.protocol import forms
+from bloomredis.protocol.steps import Reply
 from tests.support.proxy import Proxy, garbled
 from tests.support.sharding import OPTIONS
 from tests.support.values import for_each
@@ -108,21 +110,37 @@ def test_a_look_at_the_filter(any_proxy: Proxy, verb: str, reply: bytes) -> None
 
 
 def test_forms() -> None:
-    """A reply of each kind, and one that is not."""
-    for name, right, wrong in (
-        ("extend", 1, b"1"),
-        ("GETRANGE", b"", 3),
-        ("GET", None, 3),
-        ("time", b"12", b"x"),
-        ("describe", [b"ff", 1, -1], [b"f", 1, -1]),
-        ("begin_rebuild", [b"ff", "00"], [b"ff"]),
-        ("configure", [b"a", b"b"], [1]),
-        ("BF.MEXISTS", [], b""),
-        ("module_reserve", [b"", 1, [], b"", b""], [b"", 1, 1, b"", b""]),
-    ):
-        assert checked(name, right) is right
-        with pytest.raises(ConnectionFailedError, match=name):
-            checked(name, wrong)
+    """A reply of each form is what it says, and one of another form is none."""
+    facts = b"", 1, [b"Size", 1], b"", b""
+    cases: list[tuple[forms.Form[object], Reply, object, Reply]] = [
+        (forms.integer, 1, 1, b"1"),
+        (forms.data, b"", b"", 3),
+        (forms.text, "a", "a", None),
+        (forms.text_or_nil, None, None, 3),
+        (forms.digits, b"12", 12, b"x"),
+        (forms.state, [b"ff", 1, -1], (b"\xff", 1, -1), [b"f", 1, -1]),
+        (forms.record, ["00", 1], (b"\0", 1), ["00", 1, 1]),
+        (forms.both_headers, [b"ff", "00"], (b"\xff", b"\0"), [b"ff"]),
+        (forms.texts, [b"a", "b"], [b"a", "b"], [1]),
+        (forms.integers, [], [], b""),
+        (forms.module_state, [b"", 1, [b"Size", 1], b"", b""], facts, [b"", 1, 1, b"", b""]),
+        (forms.module_state, [b"", 1, {b"Size": 1}, b"", b""], facts, [b"", 1, {}, b""]),
+    ]
+    for form, right, says, wrong in cases:
+        assert forms.read("verb", form, right) == says
+        with pytest.raises(ConnectionFailedError, match="verb"):
+            forms.read("verb", form, wrong)
+
+
+@for_each("record", [b"zz", b"ff", b""])
+def test_a_refusal_with_a_malformed_record(any_proxy: Proxy, record: bytes) -> None:
+    """A filter that has another layer by now, of which nothing can be read, cannot be followed."""
+    f = ScalingBloomFilter(any_proxy.client(), f"seen {record.hex()}", **SIZE)
+    f.add("a")
+    any_proxy.plan("contains", garbled(b"-BLOOMCHANGED %b\r\n" % record))
+    with pytest.raises(FilterMismatchError, match="no filter that this release can use"):
+        f.contains("a")
+    assert f.contains("a")
 
 
 @pytest.mark.parametrize("count", [1, 3])
