@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,7 +14,7 @@ import redis
 
 from bloomredis import BloomError, BloomFilter, ClaimLostError, CountingBloomFilter, OutcomeUnknownError
 from bloomredis.protocol import forks
-from tests.support.background import Child
+from tests.support.background import PATIENCE, Child
 from tests.support.servers import Server
 from tests.support.values import for_each
 
@@ -21,8 +23,17 @@ SHAPE: Final[dict[str, Any]] = {"capacity": 10_000, "error_rate": 1e-9}
 
 
 def fork() -> int:
-    """Fork as a program in C does."""
-    return int(ctypes.PyDLL(None).fork())
+    """Fork as a program in C does, which keeps the interpreter's lock.
+
+    No other thread may be asking for the lock: in the child that thread would never come to take it.
+    """
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(PATIENCE)
+    time.sleep(2 * interval)  # who asked for it before has had it
+    try:
+        return int(ctypes.PyDLL(None).fork())
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def outcome(call: Callable[[], Any]) -> Any:
