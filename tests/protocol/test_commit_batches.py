@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -131,30 +130,6 @@ def test_many_commits_share_scripts(client: redis.Redis) -> None:
     states = f.commit_many(claims)
     assert states == ["lost" if i % 9 == 0 else "done" for i in range(450)]
     assert f.info().count == 400
-
-
-def test_a_repeat_reads_its_items_once(client: redis.Redis) -> None:
-    """Commits that are sent again keep the server no longer than at first: not the square of their number."""
-    f = BloomFilter(client, "long", capacity=1000, error_rate=1e-9, layout="classic")
-    f.reserve()
-    number = f._operations.stored.handle.items  # type: ignore[union-attr]  # it is open
-    identity: Any = client.getrange("long", 0, 55)
-    packed = b"".join((i % 7).to_bytes(4, "little") * identity[8] for i in range(number))
-    owners = [b"sixteen bytes%3d" % i for i in range(number)]
-    claims = [b"{long}:claim:%032d" % i for i in range(number)]
-    lanes = [b"{long}:receipt:0123456789abcdef-%d" % i for i in range(number)]
-    for claim, owner in zip(claims, owners, strict=True):
-        client.set(claim, identity[40:48] + owner)
-    keys, values = [b"long", *claims, *lanes], [identity, packed, b"".join(owners), *["1.00000000"] * number]
-
-    def took() -> float:
-        start = time.perf_counter()
-        assert client.evalsha(sha, len(keys), *keys, *values) == b"1" * number
-        return time.perf_counter() - start
-
-    sha = client.script_load(scripts.load("commit").text)
-    first = took()
-    assert min(took() for _ in range(5)) < first * 2
 
 
 def test_a_claim_that_was_overwritten_is_lost_alone(client: redis.Redis, identity: bytes) -> None:
