@@ -49,9 +49,9 @@ class Bound(Generic[C]):
     _observe: Hook | None = None
     """Its own hook."""
     _stored_operations: ClassVar[Callable[..., Operations] | None] = None
+    """Makes the operations of a filter whose parameters are read from the server; None if the class does."""
     _OPTIONS: ClassVar[frozenset[str]] = frozenset(each.name for each in fields(Options))
     """What `open` takes."""
-    """Makes the operations of a filter whose parameters are read from the server; None if the class does."""
 
     def __init__(self, client: C | Sequence[C], operations: Operations) -> None:
         self._check_kind(client)
