@@ -24,7 +24,7 @@ from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.filters import DEDUPE_ITEMS, UPDATE_ITEMS
 from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
-from bloomredis.drivers.sharing.tasks import Tasks
+from bloomredis.drivers.sharing.tasks import Tasks, sharing_calls
 from bloomredis.errors import BatchInterruptedError, BloomError
 from bloomredis.operations.items.outcomes import PASSING, raise_unread
 from bloomredis.operations.options import CommonParameters, I
@@ -46,8 +46,7 @@ class Filter(AsyncClaimer[I], Portable[I]):
         self._link = client = self._linked()
         self._coalesce = operations.options.coalesce is not False
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
-        claims = Tasks.of_calls(self.name, client)
-        self._shared = claims.execute if self._coalesce else None
+        self._shared = sharing_calls(self.name, client).execute if self._coalesce else None
         self._adds = Tasks(self.name, client, operations.add_encoded)
         self._tests = Tasks(self.name, client, lambda items, _: operations.contains_encoded(items))
 

@@ -18,7 +18,7 @@ from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.lifecycle import Portable
 from bloomredis.drivers.observing import observed, process
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
-from bloomredis.drivers.sharing.threads import Threads
+from bloomredis.drivers.sharing.threads import Threads, sharing_calls
 from bloomredis.drivers.sync import drive
 from bloomredis.errors import BatchInterruptedError
 from bloomredis.operations.items.outcomes import PASSING, raise_unread
@@ -49,7 +49,7 @@ class Filter(Claimer[I], Portable[I]):
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
         self._adds = Threads(client, operations.add_encoded)
         self._tests = Threads(client, lambda items, _: operations.contains_encoded(items))
-        self._shared = Threads.of_calls(client).execute if self._coalesce else None
+        self._shared = sharing_calls(client).execute if self._coalesce else None
 
     def _run_batch(
         self, items: Iterable[I], verb: Callable[[list[I]], Op[list[bool]]], shared: Threads

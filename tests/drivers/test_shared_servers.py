@@ -6,8 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
-from bloomredis.drivers.sharing.tasks import Tasks
-from bloomredis.drivers.sharing.threads import Threads
+from bloomredis.drivers.sharing import tasks, threads
 from bloomredis.protocol.steps import Call
 from tests.support.background import PATIENCE, started
 
@@ -46,10 +45,10 @@ def test_a_server_without_an_answer_keeps_no_task_from_another() -> None:
         links: Any = [_AsyncLink(), _AsyncLink()]  # as of a sharded filter
         silent, other = links
         other.go.set()
-        shared = Tasks.of_calls("seen", links)
-        waiting = asyncio.ensure_future(shared.execute(links, ping(0)))
+        execute = tasks.sharing_calls("seen", links).execute
+        waiting = asyncio.ensure_future(execute(links, ping(0)))
         await asyncio.sleep(0)
-        assert await asyncio.wait_for(shared.execute(links, ping(1)), PATIENCE) == b"PONG"
+        assert await asyncio.wait_for(execute(links, ping(1)), PATIENCE) == b"PONG"
         assert not waiting.done()
         silent.go.set()
         assert await waiting == b"PONG"
@@ -62,10 +61,10 @@ def test_a_server_without_an_answer_keeps_no_thread_from_another() -> None:
     links: Any = [_Link(), _Link()]  # as of a sharded filter
     silent, other = links
     other.go.set()
-    shared = Threads.of_calls(links)
-    waiting = started(lambda: shared.execute(links, ping(0)))
+    execute = threads.sharing_calls(links).execute
+    waiting = started(lambda: execute(links, ping(0)))
     assert silent.asked.wait(PATIENCE)
-    assert started(lambda: shared.execute(links, ping(1))).result(PATIENCE) == b"PONG"
+    assert started(lambda: execute(links, ping(1))).result(PATIENCE) == b"PONG"
     assert not waiting.done()
     silent.go.set()
     assert waiting.result(PATIENCE) == b"PONG"

@@ -16,8 +16,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from bloomredis.errors import BatchInterruptedError, OutcomeUnknownError
 from bloomredis.operations.items.outcomes import Answers
 from bloomredis.protocol.merging import make_all
-from bloomredis.protocol.steps import Call, Op, Reply
+from bloomredis.protocol.steps import Call, Op, Reply, Step
 
+S = TypeVar("S")
+T = TypeVar("T")
 W = TypeVar("W")
 
 BatchOutcome = list[Any] | Exception
@@ -50,6 +52,33 @@ class Own:
     def together(batch: Sequence[Own], _: object) -> Op[list[Reply]]:
         """Return the operation that makes all calls of a batch."""
         return make_all([each.call for each in batch])
+
+
+class CallSharing(Generic[S, T]):
+    """Executes the steps of operations; a call of one script may share its round trip.
+
+    It shares that with others to its server: no lease runs out while another server does not answer.
+
+    :param make: returns what sends the calls to one server.
+    :param share: lets that send one.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], S],
+        share: Callable[[S, Own, Callable[[Own], Call], Own], T],
+        execute_step: Callable[[Any, Step], T],
+    ) -> None:
+        self._make, self._share, self._execute_step = make, share, execute_step
+        self.servers: dict[tuple[int, ...], S] = {}
+
+    def execute(self, client: Any, step: Step) -> T:
+        """Execute a step."""
+        if not isinstance(step, Call) or not step.is_single:
+            return self._execute_step(client, step)  # WAIT keeps a connection busy
+        server = self.servers.get(step.server) or self.servers.setdefault(step.server, self._make())
+        own = Own(step)
+        return self._share(server, own, Own.alone, own)
 
 
 Key = str | bytes | Own

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar, overload
 
 from bloomredis.drivers.aio import drive, execute_step
 from bloomredis.drivers.connections.clients import AsyncClient
-from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, BatchOutcome, Own
+from bloomredis.drivers.sharing.batch import Asked, Batch, Batcher, BatchOutcome, CallSharing, Own
 from bloomredis.errors import OutcomeUnknownError
-from bloomredis.protocol.steps import Call, Op, Reply, Step
+from bloomredis.protocol.steps import Call, Op, Reply
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -54,7 +54,6 @@ class Tasks:
         self._open: set[Coroutine[Any, Any, object]] = set()  # the calls that have been sent
         self._answered: list[Batch[Waiting]] = []  # whose callers may be woken and not have run yet,
         self._left: list[Batch[Waiting]] = []  # and never will, since their loop was closed
-        self._servers: dict[tuple[int, ...], Tasks] = {}  # what sends calls for one of several servers
 
     @overload
     def share(self, asked: Asked, alone: Callable[[A], Op[T]], argument: A) -> Awaitable[T]: ...
@@ -91,34 +90,6 @@ class Tasks:
         except (asyncio.CancelledError, GeneratorExit):
             self.abandon(call)
             raise
-
-    def execute(self, client: AsyncClient, step: Step) -> Awaitable[object]:
-        """Execute a step of an operation: a call of one script may share its round trip.
-
-        It shares those to its own server: no lease runs out while another one does not answer.
-        """
-        if isinstance(step, Call) and step.is_single:
-            own = Own(step)
-            return self._to(step.server).wait(own, Own.alone, own)
-        return execute_step(client, step)  # WAIT keeps a connection busy
-
-    def _to(self, server: tuple[int, ...]) -> Tasks:
-        """Return what sends the calls for a server."""
-        if not server:
-            return self
-        tasks = self._servers.get(server)
-        if tasks is None:
-            tasks = self._servers[server] = Tasks(self._name, self._client, self._together, self._run)
-        return tasks
-
-    @classmethod
-    def of_calls(cls, name: str, client: AsyncClient) -> Tasks:
-        """Return what sends calls of scripts, for `execute`."""
-
-        def run(client: AsyncClient, made: Call | Op[list[Reply]]) -> Coroutine[Any, Any, object]:
-            return execute_step(client, made) if isinstance(made, Call) else drive(client, made)
-
-        return cls(name, client, Own.together, run)
 
     def abandon(self, call: Awaitable[object]) -> None:
         """Save the answers of a call for which nobody waits any more, whether they are here or come later."""
@@ -206,3 +177,12 @@ class Tasks:
             task = get_running_loop().create_task(self._run_batch(batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+
+def sharing_calls(name: str, client: AsyncClient) -> CallSharing[Tasks, Awaitable[object]]:
+    """Return what shares the calls of scripts among tasks."""
+
+    def run(client: AsyncClient, made: Call | Op[list[Reply]]) -> Coroutine[Any, Any, object]:
+        return execute_step(client, made) if isinstance(made, Call) else drive(client, made)
+
+    return CallSharing(lambda: Tasks(name, client, Own.together, run), Tasks.wait, execute_step)

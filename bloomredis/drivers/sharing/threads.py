@@ -9,11 +9,20 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar, overload
 
 from bloomredis.drivers.connections.clients import SyncClient
-from bloomredis.drivers.sharing.batch import MOST_ITEMS, Asked, Batch, Batcher, BatchOutcome, Key, Own
+from bloomredis.drivers.sharing.batch import (
+    MOST_ITEMS,
+    Asked,
+    Batch,
+    Batcher,
+    BatchOutcome,
+    CallSharing,
+    Key,
+    Own,
+)
 from bloomredis.drivers.sync import drive, execute_step
 from bloomredis.errors import OutcomeUnknownError
 from bloomredis.protocol import forks
-from bloomredis.protocol.steps import Call, Op, Reply, Step
+from bloomredis.protocol.steps import Call, Op, Reply
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -75,7 +84,6 @@ class Threads:
         run: Callable[[SyncClient, Any], Any] = drive,
     ) -> None:
         self._client, self._together, self._run = client, together, run
-        self._servers: dict[tuple[int, ...], Threads] = {}  # what sends calls for one of several servers
         self.renew()
 
     def renew(self) -> None:
@@ -114,35 +122,6 @@ class Threads:
         finally:
             self._runner = 0
             self._dispatch(own)
-
-    def execute(self, client: SyncClient, step: Step) -> object:
-        """Execute a step of an operation: a call of one script may share its round trip.
-
-        It shares those to its own server: no lease runs out while another one does not answer.
-        """
-        if isinstance(step, Call) and step.is_single:
-            own = Own(step)
-            return self._to(step.server).share(own, Own.alone, own)
-        return execute_step(client, step)  # WAIT keeps a connection busy
-
-    def _to(self, server: tuple[int, ...]) -> Threads:
-        """Return what sends the calls for a server."""
-        if not server:
-            return self
-        threads = self._servers.get(server)
-        if threads is None:
-            made = Threads(self._client, self._together, self._run)
-            threads = self._servers.setdefault(server, made)
-        return threads
-
-    @classmethod
-    def of_calls(cls, client: SyncClient) -> Threads:
-        """Return what sends calls of scripts, for `execute`."""
-
-        def run(client: SyncClient, made: Call | Op[list[Reply]]) -> object:
-            return execute_step(client, made) if isinstance(made, Call) else drive(client, made)
-
-        return cls(client, Own.together, run)
 
     def _taken(self) -> _Waiter:
         """Take the waiter of this thread, which has none until its call has ended well."""
@@ -230,3 +209,12 @@ class Threads:
             if batch is not None:
                 _Trip(batch)
                 batch.callers[0].lock.release()
+
+
+def sharing_calls(client: SyncClient) -> CallSharing[Threads, object]:
+    """Return what shares the calls of scripts among threads."""
+
+    def run(client: SyncClient, made: Call | Op[list[Reply]]) -> object:
+        return execute_step(client, made) if isinstance(made, Call) else drive(client, made)
+
+    return CallSharing(lambda: Threads(client, Own.together, run), Threads.share, execute_step)

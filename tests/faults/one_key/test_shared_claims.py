@@ -156,7 +156,7 @@ def test_each_thread_gets_an_error_of_its_own(any_proxy: Proxy) -> None:
     any_proxy.plan("claim", held, lost)
     first = started(lambda: seen.claim("first"))
     held.wait()
-    queue = seen._shared.__self__._queue  # type: ignore[union-attr]  # it is a method
+    queue = seen._shared.__self__.servers[()]._queue  # type: ignore[union-attr]  # it is a method
     others = []
     for i in range(3):
         others.append(started(lambda item=f"other-{i}": seen.claim(item)))  # type: ignore[misc]  # a lambda
