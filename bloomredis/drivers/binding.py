@@ -35,7 +35,7 @@ class Bound(Generic[C]):
     that, and has no client until it is used.
     """
 
-    _OF_CLIENT: ClassVar = frozenset(("_client", "_link", "_coalesce", "_is_direct", "_adds", "_tests"))
+    _OF_CLIENT: ClassVar = frozenset(("_client", "_link", "_coalesce", "_adds", "_tests"))
     """What is missing until then."""
 
     _is_asyncio: ClassVar[bool]

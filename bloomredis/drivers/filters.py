@@ -16,7 +16,7 @@ from bloomredis.drivers.columns import Mask
 from bloomredis.drivers.connections.clients import SyncClients
 from bloomredis.drivers.connections.direct import reads_at_once
 from bloomredis.drivers.lifecycle import Portable
-from bloomredis.drivers.observing import observed, process
+from bloomredis.drivers.observing import observed
 from bloomredis.drivers.sharing.batch import MOST_ITEMS, Several
 from bloomredis.drivers.sharing.threads import Threads, sharing_calls
 from bloomredis.drivers.sync import drive
@@ -45,7 +45,6 @@ class Filter(Claimer[I], Portable[I]):
         operations = self._operations
         self._link = client = self._linked()
         self._coalesce = operations.options.coalesce is True
-        self._is_direct = not self._coalesce and operations.cache is None and self._observe is None
         operations.read_at_once(reads_at_once(client) and not is_cluster(type(self._client)))
         self._adds = Threads(client, operations.add_encoded)
         self._tests = Threads(client, lambda items, _: operations.contains_encoded(items))
@@ -75,6 +74,7 @@ class Filter(Claimer[I], Portable[I]):
         opened.reserve()
         return opened
 
+    @observed
     def add(self, item: I, *, token: str | None = None) -> bool:
         """Add an item; True if this call was the first to add it.
 
@@ -84,12 +84,6 @@ class Filter(Claimer[I], Portable[I]):
         :raises OutcomeUnknownError: no answer came; its `token` makes it safe to ask again.
         :raises ConnectionFailedError: no answer came, and nothing was added.
         """
-        if token is None and self._is_direct and process.hook is None:  # as `_add` does, at once
-            return drive(self._link, self._operations.add(item))
-        return self._add(item, token=token)
-
-    @observed
-    def _add(self, item: I, *, token: str | None) -> bool:
         operations = self._operations
         if token is None and operations.cache is not None and operations.in_local_cache(item):
             return False
@@ -98,6 +92,7 @@ class Filter(Claimer[I], Portable[I]):
         encoded = operations.codec.encode_for_batch(item)
         return self._adds.share(encoded, operations.add, item)
 
+    @observed
     def contains(self, item: I) -> bool:
         """Return whether an item is in the filter: False is certain, True errs at the error rate.
 
@@ -105,12 +100,6 @@ class Filter(Claimer[I], Portable[I]):
 
         :raises ConnectionFailedError: no answer came; likewise from all calls that only read.
         """
-        if self._is_direct and process.hook is None:  # as `_contains` does, at once
-            return drive(self._link, self._operations.contains(item))
-        return self._contains(item)
-
-    @observed
-    def _contains(self, item: I) -> bool:
         operations = self._operations
         if operations.cache is not None and operations.in_local_cache(item):
             return True
