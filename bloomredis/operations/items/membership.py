@@ -234,7 +234,7 @@ class Membership:
 
     def _is_done(self, outcome: Outcome, call: Add) -> TypeGuard[Flags]:
         """Return whether an outcome needs no closer look; then free the lane, and count what is new."""
-        lane, stored = call.lane, self._stored
+        lane = call.lane
         if lane is None:
             return False
         if outcome == 1 == len(call.items):
@@ -244,9 +244,7 @@ class Membership:
         else:
             return False
         lane.free.append(lane)
-        stored.left -= new
-        if stored.left <= 0:
-            self._reach_capacity()
+        self.count(new)
         return True
 
     def _new_add(self, handle: Handle, packed: bytes, items: Encoded, sent: float) -> Add:
@@ -263,17 +261,15 @@ class Membership:
         lane.next_call(crc32(packed, handle.check))
         return Add(template, packed, lane, items, sent)
 
-    def count(self, reply: Flags) -> None:
-        """Count the items that were new; say where the capacity is reached."""
-        self._stored.left -= new_in(reply)
-        if self._stored.left <= 0:
-            self._reach_capacity()
-
-    def _reach_capacity(self) -> None:
-        if self.fullness is None:
-            self._stored.left = UNBOUNDED
-        else:
-            self.fullness.passed()
+    def count(self, new: int) -> None:
+        """Count items that were new; say where the capacity is reached."""
+        stored = self._stored
+        stored.left -= new
+        if stored.left <= 0:
+            if self.fullness is None:
+                stored.left = UNBOUNDED
+            else:
+                self.fullness.passed()
 
     def _finish(self, call: Add, outcome: Outcome, *, elsewhere: bool = False) -> Op[Flags]:
         """Return the reply to a call that adds items; record its items as pending if it has none to rely on.
@@ -285,7 +281,7 @@ class Membership:
         if lane is None:
             with OutcomeMatters(self._stored.name):
                 reply = call.checked((yield from self._stored.answered(call, handle, outcome)))
-            self.count(reply)
+            self.count(new_in(reply))
             return reply
         try:
             reply = call.checked((yield from self._stored.answered(call, handle, outcome)))
@@ -302,7 +298,7 @@ class Membership:
             late = ConnectionFailedError(f"the reply came {waited:.0f} s after the first sending")
             self._raise_unknown(late, call, late=flags)
         give_back(lane)
-        self.count(reply)
+        self.count(new_in(reply))
         return reply
 
     def _add_elsewhere(self, call: Add) -> Op[Flags]:
@@ -372,7 +368,7 @@ class Membership:
             # The token is its caller's, who may ask too; without it this object asks again.
             given = by_token or is_used_by_clone(error)
             raise_unknown(self._stored.name, error, [pending.token(item) if given else None])
-        self.count(reply)
+        self.count(new_in(reply))
         return reply
 
     def _answer_in_both(self, handle: Handle, packed: bytes, *, answer: bool) -> Op[Flags]:
