@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, cast
 from bloomredis import errors
 from bloomredis.arguments import shown
 from bloomredis.operations.events import CallEvent, Hook, Outcome, Report, check_hook
-from bloomredis.protocol.metering import Meter, forget, of_task, of_thread
+from bloomredis.protocol.metering import Meter
 from bloomredis.protocol.steps import Op
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -216,15 +216,12 @@ class _Verb:
         if _is_around(hook.__class__):
             with _entered(hook, self.names(target, args, kwargs)) as report:
                 return self.call(report, method, target, args, kwargs)
-        before, meter = of_thread.meter, Meter()
-        of_thread.meter = meter
+        meter = Meter()
         try:
-            answer = method(target, *args, **kwargs)
+            answer = meter.count_thread(method, target, *args, **kwargs)
         except BaseException as error:
-            of_thread.meter = before
             self.report(hook, (target, args, kwargs), meter, error)
             raise
-        of_thread.meter = before
         self.report(hook, (target, args, kwargs), meter, answer)
         return answer
 
@@ -241,14 +238,11 @@ class _Verb:
             with _entered(hook, self.names(target, args, kwargs)) as report:
                 return await self.wait(report, method, target, args, kwargs)
         meter = Meter()
-        token = of_task.set(meter)
         try:
-            answer = await method(target, *args, **kwargs)
+            answer = await meter.count_task(method, target, *args, **kwargs)
         except BaseException as error:
-            forget(token)
             self.report(hook, (target, args, kwargs), meter, error)
             raise
-        forget(token)
         self.report(hook, (target, args, kwargs), meter, answer)
         return answer
 
